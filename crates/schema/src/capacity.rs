@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What a daemon lends to a transfer at the moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LentCapacity {
     /// The state of the transfer.
     pub state: CapacityState,
@@ -15,9 +15,12 @@ pub struct LentCapacity {
     /// limits them.
     #[serde(default)]
     pub is_limited: bool,
-    /// Threads of its storage device; `None` if it has none, or no device is known.
+    /// Threads of its storage devices; `None` if it has none, or no device is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
+    /// Whether it may not use more threads, because those of its storage devices are fixed.
+    #[serde(default)]
+    pub has_fixed_threads: bool,
     /// Position in the queue, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
@@ -30,15 +33,21 @@ pub struct LentCapacity {
 }
 
 impl LentCapacity {
+    /// Returns the maximum number of reads and writes in progress; `None` without a limit.
+    pub fn operation_limit(&self) -> Option<u32> {
+        self.threads.filter(|_| self.has_fixed_threads)
+    }
+
     /// Why a transfer waits that has no threads on the other host yet.
     pub const AWAITS_PEER: &str = "the other host has no free threads for it yet";
 }
 
 /// The state of a transfer at a daemon (Tan Li's dissertation, 6.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CapacityState {
     /// In the queue.
+    #[default]
     Waiting,
     /// Has threads, and agrees on a rate with the other host.
     Active,

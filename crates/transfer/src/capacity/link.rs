@@ -22,6 +22,8 @@ const NO_LIMIT: u64 = u64::MAX;
 pub struct CurrentRate {
     /// Bytes/s; 0 while it is suspended, [`NO_LIMIT`] without a limit.
     rate: AtomicU64,
+    /// Maximum number of reads and writes in progress, [`NO_LIMIT`] without a limit.
+    operations: AtomicU64,
     /// Bytes of data so far.
     moved: AtomicU64,
     /// What happened since the last time that it was taken, the last of each kind.
@@ -52,6 +54,7 @@ impl CurrentRate {
     fn unlimited(daemon: Option<UnixStream>) -> Self {
         Self {
             rate: NO_LIMIT.into(),
+            operations: NO_LIMIT.into(),
             moved: 0.into(),
             news: Mutex::default(),
             for_peer: Mutex::default(),
@@ -132,6 +135,13 @@ impl CurrentRate {
         Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate != NO_LIMIT)
     }
 
+    /// Returns the maximum number of reads and writes in progress; `None` without a limit.
+    pub fn operation_limit(&self) -> Option<usize> {
+        Some(self.operations.load(Ordering::Relaxed))
+            .filter(|limit| *limit != NO_LIMIT)
+            .map(|limit| limit as usize)
+    }
+
     /// Counts bytes of data that were read or written.
     pub fn count(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
@@ -149,11 +159,13 @@ impl CurrentRate {
             CapacityState::Waiting | CapacityState::Active | CapacityState::Suspended => 0,
         };
         self.rate.store(rate, Ordering::Relaxed);
+        self.operations.store(lent.operation_limit().map_or(NO_LIMIT, u64::from), Ordering::Relaxed);
         self.report(LinkNews::Lent(lent));
     }
 
     fn release(&self) {
         self.rate.store(NO_LIMIT, Ordering::Relaxed);
+        self.operations.store(NO_LIMIT, Ordering::Relaxed);
         *self.daemon.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if self.turn.load(Ordering::Relaxed) > 0 {
             self.offer_everything();
@@ -235,15 +247,7 @@ mod tests {
     use super::*;
 
     fn lent(state: CapacityState, rate: Option<u64>, is_limited: bool) -> LentCapacity {
-        LentCapacity {
-            state,
-            rate,
-            is_limited,
-            threads: None,
-            position: None,
-            why: String::new(),
-            starts_in: None,
-        }
+        LentCapacity { state, rate, is_limited, ..LentCapacity::default() }
     }
 
     fn until(condition: impl Fn() -> bool) {

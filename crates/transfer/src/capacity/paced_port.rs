@@ -1,7 +1,8 @@
-//! The port of a transfer on this host: within the rate that a daemon lends, the write rate of a
+//! The port of a transfer on this host: within the rate and the threads that a daemon lends, the write rate of a
 //! daemon's user, and without set-ID bits where these are not permitted. It watches the link, too.
 //!
-//! Delayed reads and writes are submitted when their bytes could have been transferred at the rate.
+//! Delayed reads and writes are submitted when their bytes could have been transferred at the rate,
+//! and when fewer are in progress than the transfer has threads: each occupies a thread.
 //! Delayed writes keep their buffers; without free buffers the link stops reading, which slows the
 //! source down. Delayed writes are dropped when the link closes or the process stops: otherwise a
 //! client that aborts each transfer early would bypass the rate.
@@ -13,7 +14,7 @@ use numaio_linux::interrupt::interrupted;
 use numaio_mover::port::{Attributes, Event, Fault, FaultKind, Operation, Outcome, Packet, Port, Ticket};
 use numaio_mover::wire::{port_message, port_message_payload};
 use numaio_mover_linux::port::{FilePort, Slab};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub struct PacedPort {
     monitor: LinkMonitor,
     limits: PortLimits,
     delayed: DelayedOperations,
+    /// Reads and writes of data that were submitted and have not completed.
+    in_progress: BTreeSet<Ticket>,
     /// Whether the link is closed.
     closed: bool,
 }
@@ -58,6 +61,11 @@ impl PortLimits {
         let lent = self.lent.as_ref().and_then(|lent| lent.bytes_per_second());
         let own = self.writes_per_second.filter(|_| matches!(operation, Operation::Write { .. }));
         lent.into_iter().chain(own).min()
+    }
+
+    /// Returns the maximum number of reads and writes in progress; `None` without a limit.
+    fn operations(&self) -> Option<usize> {
+        self.lent.as_ref().and_then(|lent| lent.operation_limit())
     }
 }
 
@@ -120,7 +128,8 @@ impl DelayedOperations {
 impl PacedPort {
     /// Limits a port.
     pub fn new(port: FilePort, monitor: LinkMonitor, limits: PortLimits) -> Self {
-        Self { port, monitor, limits, delayed: DelayedOperations::new(Instant::now()), closed: false }
+        let (delayed, in_progress) = (DelayedOperations::new(Instant::now()), BTreeSet::new());
+        Self { port, monitor, limits, delayed, in_progress, closed: false }
     }
 
     /// Returns whether the link is closed.
@@ -136,14 +145,27 @@ impl PacedPort {
     /// Submits an operation that may proceed now.
     fn submit_now(&mut self, ticket: Ticket, operation: Operation<Slab>) {
         if let Some(lent) = &self.limits.lent {
-            lent.count(data_bytes(&operation));
+            let bytes = data_bytes(&operation);
+            lent.count(bytes);
+            if bytes > 0 {
+                self.in_progress.insert(ticket);
+            }
         }
         self.port.submit(ticket, operation);
     }
 
-    /// Submits all due operations, and returns the delay of the next one.
+    /// Returns whether every thread of the transfer is busy.
+    fn is_busy(&self) -> bool {
+        self.limits.operations().is_some_and(|most| self.in_progress.len() >= most)
+    }
+
+    /// Submits all due operations, and returns the delay of the next one; `None` if it waits for the
+    /// end of another one.
     fn release(&mut self) -> Option<Duration> {
         loop {
+            if self.is_busy() {
+                return None;
+            }
             match self.delayed.next(&self.limits, Instant::now())? {
                 Ok((ticket, operation)) => self.submit_now(ticket, operation),
                 Err(wait) => return Some(wait),
@@ -223,7 +245,8 @@ impl Port for PacedPort {
             without_set_id(&mut operation);
         }
         // Data operations keep their order. Their bytes are counted only if there is a limit.
-        let may_delay = !self.delayed.queue.is_empty() || self.limits.rate(&operation).is_some();
+        let may_delay =
+            !self.delayed.queue.is_empty() || self.is_busy() || self.limits.rate(&operation).is_some();
         match may_delay && data_bytes(&operation) > 0 {
             true => self.delayed.push(ticket, operation, Instant::now()),
             false => self.submit_now(ticket, operation),
@@ -244,6 +267,11 @@ impl Port for PacedPort {
         let most = self.release().map_or(most, |wait| wait.min(most));
         // Report failures without waiting.
         self.port.wait(if events.len() == had { most } else { Duration::ZERO }, events);
+        for event in &events[had..] {
+            if let Event::Done(ticket, _) = event {
+                self.in_progress.remove(ticket);
+            }
+        }
         self.exchange_messages(events, had);
         self.monitor.check(&mut self.port, events);
         self.closed |= events[had..].iter().any(|event| matches!(event, Event::Closed(_)));
@@ -317,10 +345,7 @@ mod tests {
             state,
             rate: Some(rate),
             is_limited: true,
-            threads: None,
-            position: None,
-            why: String::new(),
-            starts_in: None,
+            ..LentCapacity::default()
         };
         let link = CapacityLink::start(LineReader::new(ours), Some(lent(CapacityState::Transferring, 1_000)))
             .expect("a link");
@@ -344,6 +369,37 @@ mod tests {
         assert!(delayed.next(&limits, after(3_000)).is_some_and(|next| next.is_ok()));
         let mut events = Vec::new();
         assert!(delayed.fail("why", &mut events).is_empty() && events.len() == 1);
+    }
+
+    #[test]
+    fn operations_in_progress_never_exceed_the_lent_threads() {
+        let (ours, daemon) = UnixStream::pair().expect("sockets");
+        let lent = LentCapacity {
+            state: CapacityState::Transferring,
+            threads: Some(2),
+            has_fixed_threads: true,
+            ..LentCapacity::default()
+        };
+        let link = CapacityLink::start(LineReader::new(ours), Some(lent)).expect("a link");
+        let (pool, (ours, _theirs)) = (Pool::new(8), UnixStream::pair().expect("sockets"));
+        let limits = PortLimits::lent(Some(link.current()));
+        let mut port = PacedPort::new(port(ours, pool.clone()), LinkMonitor::new(None), limits);
+        (0..5).for_each(|ticket| port.submit(ticket, write(&pool, "a", 7)));
+        let mut events = Vec::new();
+        while events.len() < 5 {
+            assert!(port.in_progress.len() <= 2 && port.in_progress.len() + port.delayed.queue.len() > 0);
+            port.wait(Duration::from_secs(1), &mut events);
+        }
+        assert!(
+            port.in_progress.is_empty() && port.delayed.queue.is_empty(),
+            "all have completed: {events:?}"
+        );
+        drop(daemon);
+        while link.current().operation_limit().is_some() {
+            thread::yield_now();
+        }
+        (5..8).for_each(|ticket| port.submit(ticket, write(&pool, "a", 7)));
+        assert_eq!(port.in_progress.len(), 3, "without its daemon the transfer is not limited");
     }
 
     /// A write of a number of bytes.

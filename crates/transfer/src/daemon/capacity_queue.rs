@@ -56,8 +56,8 @@ struct Entry {
     user_limit: usize,
     /// In the order of the broker.
     uses: Vec<ResourceId>,
-    /// The resource whose threads the transfer uses.
-    storage: Option<ResourceId>,
+    /// The resources whose threads the transfer uses.
+    storage: Vec<ResourceId>,
     bytes: u64,
     /// Whether the daemon of another host takes part.
     has_peer: bool,
@@ -272,10 +272,16 @@ impl CapacityQueue {
     }
 
     fn enter(self: &Arc<Self>, new: NewTransfer) -> Result<QueuedTransferPlace, String> {
-        let of = |(index, direction): &(usize, TransferDirection)| resources_of(*index, *direction);
-        let mut uses: Vec<ResourceId> = new.devices.iter().flat_map(of).collect();
+        let of_device = |(index, direction): &(usize, TransferDirection)| resources_of(*index, *direction);
+        let mut uses: Vec<ResourceId> = new.devices.iter().flat_map(of_device).collect();
         uses.sort_unstable();
         uses.dedup();
+        let is_storage =
+            |(index, _): &&(usize, TransferDirection)| self.devices[*index].interfaces.is_empty();
+        let mut storage: Vec<ResourceId> =
+            new.devices.iter().filter(is_storage).map(|of| of_device(of)[0]).collect();
+        storage.sort_unstable();
+        storage.dedup();
         let request = Request {
             user: new.user.as_str().into(),
             user_limit: new.user_limit,
@@ -297,7 +303,7 @@ impl CapacityQueue {
             what: new.what,
             user_limit: new.user_limit,
             uses,
-            storage: new.devices.first().map(|(index, direction)| resources_of(*index, *direction)[0]),
+            storage,
             bytes: 0,
             has_peer: new.order != HostOrder::Only,
             channel: None,
@@ -349,10 +355,12 @@ impl CapacityQueue {
     fn lent(&self, state: &QueueState, users: &ResourceUsers, view: &TaskView) -> LentCapacity {
         let entry = &state.entries[&view.id];
         let grant = view.grant.as_ref();
-        let threads = entry.storage.and_then(|storage| {
-            let index = entry.uses.iter().position(|resource| *resource == storage)?;
+        let threads_of = |storage: &ResourceId| {
+            let index = entry.uses.iter().position(|resource| resource == storage)?;
             grant?.threads.get(index).copied()
-        });
+        };
+        let threads: Option<u32> = entry.storage.iter().map(threads_of).sum();
+        let is_fixed = |storage: &ResourceId| device_of(&self.devices, *storage).0.transfers.is_some();
         LentCapacity {
             state: match view.state {
                 TaskState::Waiting => CapacityState::Waiting,
@@ -362,7 +370,8 @@ impl CapacityQueue {
             },
             rate: grant.and_then(|grant| grant.rate),
             is_limited: self.is_limited(entry, users),
-            threads,
+            threads: threads.filter(|_| !entry.storage.is_empty()),
+            has_fixed_threads: entry.storage.iter().all(is_fixed),
             position: view.position.map(|position| position as u64),
             why: view.reason.map_or_else(String::new, |reason| self.reason(entry, reason)),
             starts_in: view.starts_in.map(|time| time.as_secs()),
@@ -589,6 +598,8 @@ mod tests {
         let queue = queue();
         let first = enter(&queue, "alice", "disk");
         assert_eq!(state(&first), TRANSFERS);
+        let lent = first.wait(SHORT).expect("the daemon runs");
+        assert_eq!(lent.operation_limit(), Some(4), "the threads of the disk are fixed");
         let (second, third) = (enter(&queue, "alice", "disk"), enter(&queue, "bob", "disk"));
         let why = "sda serves 1 at once";
         assert_eq!((state(&second), state(&third)), (waiting(2, why), waiting(1, why)));
@@ -627,6 +638,7 @@ mod tests {
         let first = enter(&queue, "alice", "memory");
         let lent = first.wait(SHORT).expect("the daemon runs");
         assert_eq!((lent.rate, lent.is_limited, lent.threads), (Some(1_000), false, Some(4)));
+        assert_eq!(lent.operation_limit(), None, "the number of threads is an estimate");
         let (ours, theirs) = UnixStream::pair().expect("sockets");
         theirs.set_read_timeout(Some(Duration::from_secs(300))).expect("an option");
         thread::scope(|scope| {
