@@ -156,6 +156,31 @@ fn local_copies_share_the_devices_and_survive_the_daemon() {
 }
 
 #[test]
+fn far_side_started_by_ssh_shares_the_devices_without_waiting() {
+    let user = User::new();
+    let table = "threads = 1\nread = \"1MB\"\nwrite = \"1MB\"";
+    let Some(daemon) = shared("", table, &[(&user, "alice", "")]) else {
+        return skipped("no device is known for the directory of the test");
+    };
+    fs::write(user.home.0.join("src/larger"), content(5_000_000)).expect("a file");
+    let mut session = user.copying(&["-r", "src/", &daemon.url("data/session")]);
+    until_queue(&daemon, |all| rates(all) == [Some(1_000_000)]);
+    let (from, to) = (user.home.path("src/"), daemon.home.path("by-ssh"));
+    let program = env!("CARGO_BIN_EXE_numaio");
+    let args = ["copy", "--remote-numaio", program, "-r", "--no-broker", &from, &format!("host:{to}")];
+    let mut command = user.home.numaio(&args);
+    command.env("NUMAIO_BROKER", daemon.home.path("broker")).env("NUMAIO_SSH", user.home.local_ssh());
+    let mut by_ssh = command.stdout(Stdio::null()).spawn().expect("numaio");
+    until_queue(&daemon, |all| rates(all) == [Some(500_000); 2]);
+    assert!(queue(&daemon).iter().all(|transfer| transfer["state"] == "transferring"));
+    for copy in [&mut session, &mut by_ssh] {
+        assert_eq!(copy.limited_status().expect("ended").code(), Some(0));
+    }
+    until_queue(&daemon, <[Value]>::is_empty);
+    same(&user.home, "src", daemon.home.0.join("by-ssh").as_path());
+}
+
+#[test]
 fn local_copy_waits_for_its_turn_and_can_be_interrupted() {
     let user = User::new();
     let Some(daemon) = shared("", "threads = 1", &[(&user, "alice", "")]) else {

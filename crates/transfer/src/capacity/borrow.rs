@@ -1,7 +1,7 @@
 //! Borrows capacity of this host's broker for a transfer, and waits until it may begin.
 
 use super::link::{CapacityLink, CurrentRate};
-use super::local_broker::SubmittedTransfer;
+use super::local_broker::{self, SubmittedTransfer};
 use super::messages::{CapacityReply, LocalTransfer};
 use crate::endpoint::{Endpoint, Host};
 use crate::keys::KnownDaemons;
@@ -18,10 +18,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the wait looks for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How long the far side of a transfer waits for its share: the other host waits for it.
+const FAR_SIDE_PATIENCE: Duration = Duration::from_secs(2);
 /// Name of the broker in messages.
 const THIS_HOST: &str = "this host's daemon";
 
@@ -61,6 +63,36 @@ pub fn borrow(transfer: &Transfer, reporter: &mut Reporter<'_>) -> Result<Option
             Ok(None)
         }
     }
+}
+
+/// Shares the devices of this host as the far side of a transfer that reads or writes these paths;
+/// `None` if there is no broker, or it does not reply.
+pub fn share_as_far_side(paths: &[&[u8]], direction: TransferDirection) -> Option<CapacityLink> {
+    let broker = local_broker::socket().filter(|path| path.exists())?;
+    let mut file_systems: Vec<_> =
+        paths.iter().filter_map(|path| Some((file_system(path)?, direction))).collect();
+    file_systems.dedup();
+    let transfer = LocalTransfer {
+        file_systems,
+        network: ssh_address().map(|address| (address, direction.opposite())),
+        rate_limit: None,
+        peer: None,
+        is_far_side: true,
+    };
+    let deadline = Instant::now() + FAR_SIDE_PATIENCE;
+    let mut submitted = SubmittedTransfer::submit(&broker, &transfer).ok()?;
+    while Instant::now() < deadline {
+        if let Some(CapacityReply::Lent(lent)) = submitted.next(POLL_INTERVAL).ok()? {
+            return submitted.begin(lent).ok();
+        }
+    }
+    None
+}
+
+/// Returns the address of this host in the connection of sshd, which states both ends in
+/// `SSH_CONNECTION` (ssh(1)).
+fn ssh_address() -> Option<IpAddr> {
+    std::env::var("SSH_CONNECTION").ok()?.split_whitespace().nth(2)?.parse().ok()
 }
 
 /// Waits until the transfer may begin. If the other host reserves its devices first, this host
@@ -122,6 +154,7 @@ fn description(transfer: &Transfer) -> LocalTransfer {
         network: other.and_then(|(host, direction)| Some((address_towards(host)?, direction))),
         rate_limit: transfer.options.bytes_per_second,
         peer: other.and_then(|(host, _)| key_of(host, transfer.network.trust)),
+        is_far_side: false,
     }
 }
 

@@ -38,6 +38,11 @@ pub struct LocalTransfer {
     /// Name of the other host's daemon, if that may lend capacity, too: its public key.
     #[serde(default)]
     pub peer: Option<String>,
+    /// Whether another host started it by ssh. It shares devices, but never waits: the other host
+    /// may hold devices already, and two transfers in opposite directions would wait for each
+    /// other.
+    #[serde(default)]
+    pub is_far_side: bool,
 }
 
 /// A message between the daemons of two hosts about a transfer, which passes it on.

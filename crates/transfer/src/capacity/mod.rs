@@ -12,4 +12,4 @@ pub mod local_broker;
 pub mod messages;
 pub mod paced_port;
 
-pub use borrow::{borrow, Borrowed};
+pub use borrow::{borrow, share_as_far_side, Borrowed};

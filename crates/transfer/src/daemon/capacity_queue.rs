@@ -102,6 +102,8 @@ struct NewTransfer {
     priority: i8,
     /// Devices by index, each with the direction; storage first.
     devices: Vec<(usize, TransferDirection)>,
+    /// Whether it waits if a device or its user has too many transfers.
+    can_wait: bool,
     /// Its own limit in bytes/s.
     rate_limit: Option<u64>,
     /// When this host reserves its devices.
@@ -193,6 +195,7 @@ impl CapacityQueue {
             user_limit: user.sessions,
             priority: user.priority,
             devices: devices.into_iter().chain(self.network_devices(network)).collect(),
+            can_wait: true,
             rate_limit: user.bytes_per_second,
             order,
         })?;
@@ -250,7 +253,9 @@ impl CapacityQueue {
         let storage = transfer.file_systems.iter().flat_map(of);
         let devices = storage.chain(self.network_devices(transfer.network)).collect();
         let (rate_limit, order) = (transfer.rate_limit, self.order(transfer.peer.as_deref()));
-        self.enter(NewTransfer { user, what, user_limit, priority, devices, rate_limit, order })
+        let can_wait = !transfer.is_far_side;
+        let user_limit = if can_wait { user_limit } else { usize::MAX };
+        self.enter(NewTransfer { user, what, user_limit, priority, devices, can_wait, rate_limit, order })
     }
 
     fn devices_where(
@@ -273,7 +278,11 @@ impl CapacityQueue {
 
     fn enter(self: &Arc<Self>, new: NewTransfer) -> Result<QueuedTransferPlace, String> {
         let of_device = |(index, direction): &(usize, TransferDirection)| resources_of(*index, *direction);
-        let mut uses: Vec<ResourceId> = new.devices.iter().flat_map(of_device).collect();
+        let mut uses: Vec<ResourceId> = match new.can_wait {
+            true => new.devices.iter().flat_map(of_device).collect(),
+            // Bandwidth has no limit of transfers.
+            false => new.devices.iter().map(|of| of_device(of)[0]).collect(),
+        };
         uses.sort_unstable();
         uses.dedup();
         let is_storage =

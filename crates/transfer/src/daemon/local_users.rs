@@ -240,6 +240,7 @@ mod tests {
 
         fn submit(&self) -> SubmittedTransfer {
             let transfer = LocalTransfer {
+                is_far_side: false,
                 file_systems: vec![(7, TransferDirection::Read)],
                 network: None,
                 rate_limit: None,

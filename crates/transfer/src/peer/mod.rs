@@ -11,6 +11,7 @@ pub use served_transfer::ServedTransfer;
 
 use crate::capacity::link::CapacityLink;
 use crate::capacity::paced_port::{PacedPort, PortLimits};
+use crate::capacity::share_as_far_side;
 use crate::daemon::hello::CapacityExchange;
 use crate::keep_alive::LinkMonitor;
 use crate::line::json_line;
@@ -26,6 +27,7 @@ use numaio_mover::wire::{Reason, Side};
 use numaio_mover_linux::files::{Base, Marker};
 use numaio_mover_linux::port::net::DataListener;
 use numaio_mover_linux::port::{FilePort, StreamPair};
+use numaio_schema::TransferDirection;
 use served_transfer::EndReason;
 use std::io::{self, BufReader, Write};
 use std::sync::{Arc, OnceLock};
@@ -135,6 +137,12 @@ pub fn serve(
     let mut request = streams.report_failure(request)?;
     let monitor = LinkMonitor::new(request.silence_limit());
     let (series, is_retry) = request.role.transfer().attempt();
+    // A session of a daemon has its share already.
+    let shared = if grants.is_none() { share_devices(&request.role) } else { None };
+    let limits = match grants {
+        Some(grants) => grants.port_limits(),
+        None => PortLimits::lent(shared.as_ref().map(CapacityLink::current)),
+    };
     let served = match &mut request.role {
         PeerRole::Source(transfer) => {
             streams.report_failure(transfer.check_not_marked())?;
@@ -147,7 +155,7 @@ pub fn serve(
                 (transfer.is_one_file(), transfer.capabilities),
                 streams,
             )?;
-            run_transfer(source, channel.into_port(site, true)?, monitor, (grants, None))
+            run_transfer(source, channel.into_port(site, true)?, monitor, (limits, None))
         }
         PeerRole::Sink(transfer, is_one_file) => {
             transfer.inspect_destination();
@@ -161,10 +169,21 @@ pub fn serve(
                 (*is_one_file, transfer.capabilities),
                 streams,
             )?;
-            run_transfer(Sink::new(options), channel.into_port(site, false)?, monitor, (grants, marker))
+            run_transfer(Sink::new(options), channel.into_port(site, false)?, monitor, (limits, marker))
         }
     };
     Ok(ServedTransfer { series, is_retry, ..served? })
+}
+
+/// Shares the devices of this host that a transfer uses; `None` without a broker.
+fn share_devices(role: &PeerRole) -> Option<CapacityLink> {
+    match role {
+        PeerRole::Source(transfer) => {
+            let paths: Vec<&[u8]> = transfer.from.iter().map(Vec::as_slice).collect();
+            share_as_far_side(&paths, TransferDirection::Read)
+        }
+        PeerRole::Sink(transfer, _) => share_as_far_side(&[&transfer.to], TransferDirection::Write),
+    }
 }
 
 /// Receives a request, and applies the user's grants.
@@ -273,9 +292,8 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     mut core: C,
     LinkedPort { port, left, to }: LinkedPort,
     monitor: LinkMonitor,
-    (grants, mut marker): (Option<&Grants>, Option<Marker>),
+    (limits, mut marker): (PortLimits, Option<Marker>),
 ) -> Result<ServedTransfer, TransferError> {
-    let limits = grants.map_or_else(|| PortLimits::lent(None), Grants::port_limits);
     let (storage, activity) = (monitor.storage(), port.activity());
     let mut end_reason = EndReason::default();
     let lent = limits.lent.clone();
