@@ -22,7 +22,7 @@ impl Progress {
         }
         let line = match event {
             Event::LoopChosen(copy_loop) => format!("copying by {copy_loop}"),
-            Event::StreamLoopChosen(op, stream_loop) => format!("STREAM {op} by {stream_loop}"),
+            Event::StreamLoopChosen(op, stream_loop) => format!("{} by {stream_loop}", op.title()),
             Event::Visited { round, reached, settled, cells, elapsed_s, remaining_s } => {
                 let bar = bar(*elapsed_s, *remaining_s);
                 // No cell can settle in the first round.

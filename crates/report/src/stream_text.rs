@@ -75,7 +75,7 @@ fn write_op(page: &mut TextPage, record: &StreamRecord, op: StreamOp, cells: &[&
         StreamScope::Core => "one core at a time",
     };
     for (what, of) in [("Median", Reading::median as fn(&Reading) -> Option<f64>), ("Best", best)] {
-        page.heading(&format!("{what} of STREAM {op} in {unit}: {threads}, memory of the column's node"));
+        page.heading(&format!("{what} of {} in {unit}: {threads}, memory of the column's node", op.title()));
         let matrix = Matrix {
             rows: rows.iter().map(row_name).collect(),
             corner: "CPU NODE",

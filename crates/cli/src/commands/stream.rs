@@ -20,9 +20,10 @@ use std::process::ExitCode;
 /// Options of `numaio stream`.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
-    /// Operation of STREAM: copy, scale, add, triad or all
+    /// Operation of STREAM: copy, scale, add, triad or all; or read or write alone
     ///
-    /// Li et al. used copy. Bandwidth counts the bytes that a loop reads and writes, as STREAM
+    /// Li et al. used copy. `read` and `write` are not operations of STREAM: they load or store one
+    /// array, and show whether a path is slower in one direction. Bandwidth counts the bytes that a loop reads and writes, as STREAM
     /// does: two for each copied byte.
     #[arg(long, value_name = "OP", default_value = "copy", value_parser = ops)]
     pub op: Ops,
@@ -85,7 +86,7 @@ pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
 
 fn ops(text: &str) -> Result<Ops, String> {
     if text == "all" {
-        return Ok(Ops(StreamOp::ALL.to_vec()));
+        return Ok(Ops(StreamOp::STREAM.to_vec()));
     }
     let found = StreamOp::ALL.into_iter().find(|op| op.name() == text);
     found.map(|op| Ops(vec![op])).ok_or_else(|| {

@@ -54,7 +54,7 @@ fn tape() -> &'static str {
         let copies = Options { targets, least_visits: 6, time_limit_s: 1e4, ..Options::default() };
         campaign::run(&setting(&recording, &topology), &copies, &mut |_| {}).expect("copies");
         let rule = Rule { least_visits: 6, time_limit_s: 1e4, ..Rule::default() };
-        let all = StreamOptions { ops: StreamOp::ALL.to_vec(), rule, ..StreamOptions::default() };
+        let all = StreamOptions { ops: StreamOp::STREAM.to_vec(), rule, ..StreamOptions::default() };
         stream::run(&setting(&recording, &topology), &all, &mut |_| {}).expect("STREAM");
         let cores = StreamOptions { scope: StreamScope::Core, rule, ..StreamOptions::default() };
         stream::run(&setting(&recording, &topology), &cores, &mut |_| {}).expect("STREAM by cores");
@@ -126,7 +126,7 @@ fn node_or_device_limits_the_matrix_to_its_row_and_column() {
 fn options_select_operations_and_loops() {
     let all = stream_record(&["--op", "all"]);
     let ops: Vec<StreamOp> = all.method.loops.iter().map(|(op, _)| *op).collect();
-    assert_eq!((ops, all.cells.len(), all.classes.len()), (StreamOp::ALL.to_vec(), 256, 4));
+    assert_eq!((ops, all.cells.len(), all.classes.len()), (StreamOp::STREAM.to_vec(), 256, 4));
     let triad = run_on_tape(&["stream", "--op", "triad", "--unit", "Gbit/s"]).ok();
     assert!(triad.contains("Median of STREAM triad in Gbit/s") && !triad.contains("STREAM copy"), "{triad}");
     run_on_tape(&["stream", "--op", "quad"]).failed(2, &["expected one of copy", "triad"]);

@@ -37,7 +37,7 @@ fn latex_of_every_shipped_tape_compiles_and_contains_the_measurements() {
 fn large_machine_files(home: &Home) -> Vec<String> {
     let machine = documents::machine("large");
     let model = documents::model(&machine, MEASURED_AT);
-    let mut stream = documents::stream(&machine, &StreamOp::ALL, MEASURED_AT);
+    let mut stream = documents::stream(&machine, &StreamOp::STREAM, MEASURED_AT);
     stream.classes = numaio_model::pair_classes(&stream, numaio_model::ClassOptions::default());
     let comparison = documents::comparison(&machine, &model, NodeId(7));
     vec![

@@ -260,7 +260,7 @@ fn page_of_64_nodes_is_complete_and_small() {
     let dir = TestDir::new();
     let machine = documents::machine("large");
     let model = documents::model(&machine, MEASURED_AT);
-    let stream = documents::stream(&machine, &StreamOp::ALL, MEASURED_AT);
+    let stream = documents::stream(&machine, &StreamOp::STREAM, MEASURED_AT);
     let latency = documents::latency(&machine, MEASURED_AT);
     let files = [
         dir.document("topology.json", &TopologyDocument::new(machine)),
@@ -275,7 +275,7 @@ fn page_of_64_nodes_is_complete_and_small() {
     let page = open(&browser, &path, &[]);
     println!("64 nodes: {bytes} bytes, rendered after {} ms", page["drawn_ms"]);
     assert_model(&page, &model);
-    for op in StreamOp::ALL {
+    for op in StreamOp::STREAM {
         let found = grids(&page, &format!("STREAM {op}"));
         let cell = |cpu: NodeId, memory: NodeId| {
             stream
@@ -311,7 +311,9 @@ fn page_fits_a_phone_and_desktop_screens() {
     for (name, machine) in [("small", small), ("large", large)] {
         let file = |what: &str| format!("{name}-{what}.json");
         files.push(dir.document(&file("model"), &documents::model(&machine, MEASURED_AT)));
-        files.push(dir.document(&file("stream"), &documents::stream(&machine, &StreamOp::ALL, MEASURED_AT)));
+        files.push(
+            dir.document(&file("stream"), &documents::stream(&machine, &StreamOp::STREAM, MEASURED_AT)),
+        );
         files.push(dir.document(&file("latency"), &documents::latency(&machine, MEASURED_AT)));
         files.push(dir.document(&file("topology"), &TopologyDocument::new(machine)));
     }

@@ -18,8 +18,9 @@ const SECOND_READ_AT: usize = 10;
 /// Buffers and loop of a STREAM thread. Bytes that are no complete double are left out.
 struct Streaming {
     streamer: Streamer,
+    /// The written array; the only one of an operation that only reads or writes.
     written: Buffer,
-    /// One or two arrays.
+    /// The other arrays.
     read: Vec<Buffer>,
 }
 
@@ -92,7 +93,8 @@ impl BufferPass for Streaming {
 
     fn part(&mut self, at: usize, bytes: usize) {
         let count = bytes.min(self.bytes().saturating_sub(at)) / size_of::<f64>();
-        let (Some(first), Some(last)) = (self.read.first(), self.read.last()) else { return };
+        let (first, last) = (self.read.first(), self.read.last());
+        let (first, last) = (first.unwrap_or(&self.written), last.unwrap_or(&self.written));
         // SAFETY: the doubles are inside their mappings, which are distinct, whole lines from the
         // start of a page, and ours by `&mut self`.
         unsafe {

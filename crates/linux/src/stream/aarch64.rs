@@ -6,7 +6,7 @@ use std::arch::asm;
 
 /// Returns the loop of an operation, or `None` if this CPU does not support it.
 pub fn select_loop(stream_loop: StreamLoop, op: StreamOp) -> Option<IterationFn> {
-    let all: &[IterationFn; 4] = match stream_loop {
+    let all: &[IterationFn; StreamOp::ALL.len()] = match stream_loop {
         StreamLoop::Ordinary => &ORDINARY,
         StreamLoop::Stnp => &STNP,
         StreamLoop::Avx512 | StreamLoop::Avx2 => return None,
@@ -47,10 +47,11 @@ macro_rules! iterations {
     };
 }
 
-/// Defines the four operations with one kind of store, in the order of [`StreamOp`].
+/// Defines the operations with one kind of store, in the order of [`StreamOp`].
 macro_rules! operations {
-    ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $store:literal) => {
-        static $all: [IterationFn; 4] = [$copy, $scale, $add, $triad];
+    ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident, $read:ident, $write:ident],
+        $store:literal) => {
+        static $all: [IterationFn; StreamOp::ALL.len()] = [$copy, $scale, $add, $triad, $read, $write];
         iterations!($copy, "ldp q1, q2, [{x}, #\\at]", concat!($store, " q1, q2, [{to}, #\\at]"));
         iterations!(
             $scale,
@@ -77,8 +78,13 @@ macro_rules! operations {
             "fadd v2.2d, v2.2d, v4.2d",
             concat!($store, " q1, q2, [{to}, #\\at]")
         );
+        iterations!($read, "ldp q1, q2, [{x}, #\\at]");
+        iterations!($write, "dup v1.2d, v0.d[0]", concat!($store, " q1, q1, [{to}, #\\at]"));
     };
 }
 
-operations!(STNP = [stnp_copy, stnp_scale, stnp_add, stnp_triad], "stnp");
-operations!(ORDINARY = [ordinary_copy, ordinary_scale, ordinary_add, ordinary_triad], "stp");
+operations!(STNP = [stnp_copy, stnp_scale, stnp_add, stnp_triad, stnp_read, stnp_write], "stnp");
+operations!(
+    ORDINARY = [ordinary_copy, ordinary_scale, ordinary_add, ordinary_triad, ordinary_read, ordinary_write],
+    "stp"
+);

@@ -40,7 +40,8 @@ impl Streamer {
     /// return the doubles are visible to every CPU.
     ///
     /// Of STREAM's arrays, `x` is `a` of copy and of add, `c` of scale, and `b` of triad; `y` is
-    /// the other array that add and triad read; copy and scale ignore it.
+    /// the other array that add and triad read; copy and scale ignore it. Read only reads `x`, and
+    /// write only writes.
     ///
     /// # Safety
     /// All arrays have that many doubles, the first overlaps no other, and no other thread writes
@@ -69,12 +70,17 @@ impl Streamer {
         for place in places {
             // SAFETY: the caller's promise.
             unsafe {
-                let (x, y) = (*x.add(place), *y.add(place));
+                let (x, y) = (x.add(place), y.add(place));
                 *to.add(place) = match self.op {
-                    StreamOp::Copy => x,
-                    StreamOp::Scale => SCALAR * x,
-                    StreamOp::Add => x + y,
-                    StreamOp::Triad => x + SCALAR * y,
+                    StreamOp::Copy => *x,
+                    StreamOp::Scale => SCALAR * *x,
+                    StreamOp::Add => *x + *y,
+                    StreamOp::Triad => *x + SCALAR * *y,
+                    StreamOp::Write => SCALAR,
+                    StreamOp::Read => {
+                        x.read_volatile();
+                        continue;
+                    }
                 };
             }
         }

@@ -16,8 +16,13 @@ fn numbers(count: usize, seed: u32) -> Vec<f64> {
     (0..count as u32).map(number).collect()
 }
 
+/// What the written array contains before a run.
+const GUARD: f64 = -777.25;
+
 fn defined(op: StreamOp, x: f64, y: f64) -> f64 {
     match op {
+        StreamOp::Read => GUARD,
+        StreamOp::Write => SCALAR,
         StreamOp::Copy => x,
         StreamOp::Scale => SCALAR * x,
         StreamOp::Add => x + y,
@@ -40,7 +45,6 @@ fn loops(op: StreamOp) -> Vec<(String, Streamer)> {
 
 #[test]
 fn every_loop_matches_the_definition_and_stays_in_bounds() {
-    const GUARD: f64 = -777.25;
     const ROOM: usize = 24;
     let lengths = (0..=100).chain([127, 128, 129, 255, 256, 257, 511, 512, 513, 9_001]);
     let (x, y) = (numbers(9_001 + ROOM, 1), numbers(9_001 + ROOM, 77));
@@ -100,6 +104,12 @@ fn loops_consist_of_their_named_instructions() {
                 ("ordinary_avx2_triad", &["vmulpd", "vaddpd", "vmovapd", "ymm"]),
                 ("ordinary_sse2_copy", &["movupd", "movapd", "xmm"]),
                 ("ordinary_sse2_triad", &["mulpd", "addpd", "movapd", "xmm"]),
+                ("avx512_read", &["vmovupd", "zmm"]),
+                ("avx512_write", &["vmovntpd", "zmm"]),
+                ("avx2_write", &["vmovntpd", "ymm"]),
+                ("ordinary_avx2_read", &["vmovupd", "ymm"]),
+                ("ordinary_sse2_read", &["movupd", "xmm"]),
+                ("ordinary_sse2_write", &["movapd", "xmm"]),
             ],
         );
     } else {
@@ -110,6 +120,8 @@ fn loops_consist_of_their_named_instructions() {
                 ("stnp_triad", &["ldp", "fmul", "fadd", "stnp"]),
                 ("ordinary_scale", &["ldp", "fmul", "stp"]),
                 ("ordinary_add", &["ldp", "fadd", "stp"]),
+                ("ordinary_read", &["ldp"]),
+                ("stnp_write", &["stnp"]),
             ],
         );
     }

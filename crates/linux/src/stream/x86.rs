@@ -7,9 +7,12 @@ use super::iteration::{IterationFn, SCALAR};
 use numaio_machine::workload::{StreamLoop, StreamOp};
 use std::arch::asm;
 
+/// Number of operations.
+const OPS: usize = StreamOp::ALL.len();
+
 /// Returns the loop of an operation, or `None` if this CPU does not support it.
 pub fn select_loop(stream_loop: StreamLoop, op: StreamOp) -> Option<IterationFn> {
-    let all: &[IterationFn; 4] = match stream_loop {
+    let all: &[IterationFn; OPS] = match stream_loop {
         StreamLoop::Avx512 if is_x86_feature_detected!("avx512f") => &AVX512,
         StreamLoop::Avx2 if is_x86_feature_detected!("avx2") => &AVX2,
         StreamLoop::Ordinary => ordinary().next()?.1,
@@ -19,7 +22,7 @@ pub fn select_loop(stream_loop: StreamLoop, op: StreamOp) -> Option<IterationFn>
 }
 
 /// Returns the loops with ordinary stores that this CPU supports, the widest vectors first.
-pub fn ordinary() -> impl Iterator<Item = (&'static str, &'static [IterationFn; 4])> {
+pub fn ordinary() -> impl Iterator<Item = (&'static str, &'static [IterationFn; OPS])> {
     let avx512 = is_x86_feature_detected!("avx512f").then_some(("avx512", &ORDINARY_AVX512));
     let avx2 = is_x86_feature_detected!("avx2").then_some(("avx2", &ORDINARY_AVX2));
     [avx512, avx2, Some(("sse2", &ORDINARY_SSE2))].into_iter().flatten()
@@ -64,11 +67,11 @@ macro_rules! iterations {
     };
 }
 
-/// Defines the four operations for a vector width `$v` and a store, in the order of [`StreamOp`].
+/// Defines the operations for a vector width `$v` and a store, in the order of [`StreamOp`].
 macro_rules! operations {
-    ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident], $feature:literal, $v:literal, $at:literal,
-        $store:literal) => {
-        static $all: [IterationFn; 4] = [$copy, $scale, $add, $triad];
+    ($all:ident = [$copy:ident, $scale:ident, $add:ident, $triad:ident, $read:ident, $write:ident],
+        $feature:literal, $v:literal, $at:literal, $store:literal) => {
+        static $all: [IterationFn; OPS] = [$copy, $scale, $add, $triad, $read, $write];
         iterations!(
             $copy,
             $feature,
@@ -107,57 +110,94 @@ macro_rules! operations {
             concat!("vaddpd ", $v, "1, ", $v, "1, [{x} + \\at]"),
             concat!($store, " [{to} + \\at], ", $v, "1")
         );
+        iterations!($read, $feature, "", "vzeroupper", $at, concat!("vmovupd ", $v, "1, [{x} + \\at]"));
+        iterations!(
+            $write,
+            $feature,
+            concat!("vbroadcastsd ", $v, "0, xmm0"),
+            "vzeroupper",
+            $at,
+            concat!($store, " [{to} + \\at], ", $v, "0")
+        );
     };
 }
 
 operations!(
-    AVX512 = [avx512_copy, avx512_scale, avx512_add, avx512_triad],
+    AVX512 = [avx512_copy, avx512_scale, avx512_add, avx512_triad, avx512_read, avx512_write],
     "avx512f",
     "zmm",
     "0, 64, 128, 192",
     "vmovntpd"
 );
 operations!(
-    ORDINARY_AVX512 =
-        [ordinary_avx512_copy, ordinary_avx512_scale, ordinary_avx512_add, ordinary_avx512_triad],
+    ORDINARY_AVX512 = [
+        ordinary_avx512_copy,
+        ordinary_avx512_scale,
+        ordinary_avx512_add,
+        ordinary_avx512_triad,
+        ordinary_avx512_read,
+        ordinary_avx512_write
+    ],
     "avx512f",
     "zmm",
     "0, 64, 128, 192",
     "vmovapd"
 );
 operations!(
-    AVX2 = [avx2_copy, avx2_scale, avx2_add, avx2_triad],
+    AVX2 = [avx2_copy, avx2_scale, avx2_add, avx2_triad, avx2_read, avx2_write],
     "avx2",
     "ymm",
     "0, 32, 64, 96, 128, 160, 192, 224",
     "vmovntpd"
 );
 operations!(
-    ORDINARY_AVX2 = [ordinary_avx2_copy, ordinary_avx2_scale, ordinary_avx2_add, ordinary_avx2_triad],
+    ORDINARY_AVX2 = [
+        ordinary_avx2_copy,
+        ordinary_avx2_scale,
+        ordinary_avx2_add,
+        ordinary_avx2_triad,
+        ordinary_avx2_read,
+        ordinary_avx2_write
+    ],
     "avx2",
     "ymm",
     "0, 32, 64, 96, 128, 160, 192, 224",
     "vmovapd"
 );
 
-static ORDINARY_SSE2: [IterationFn; 4] =
-    [ordinary_sse2_copy, ordinary_sse2_scale, ordinary_sse2_add, ordinary_sse2_triad];
+static ORDINARY_SSE2: [IterationFn; OPS] = [
+    ordinary_sse2_copy,
+    ordinary_sse2_scale,
+    ordinary_sse2_add,
+    ordinary_sse2_triad,
+    ordinary_sse2_read,
+    ordinary_sse2_write,
+];
 
 /// Defines a loop with 16-byte vectors, which every x86-64 CPU has.
 macro_rules! sse2 {
     ($name:ident, $($step:literal),+) => {
         iterations!($name, "sse2", "unpcklpd xmm0, xmm0", "", "0,16,32,48,64,80,96,112,128,144,160,176,192,208,224,240",
-            $($step,)+ "movapd [{to} + \\at], xmm1");
+            $($step),+);
     };
 }
 
-sse2!(ordinary_sse2_copy, "movupd xmm1, [{x} + \\at]");
-sse2!(ordinary_sse2_scale, "movupd xmm1, [{x} + \\at]", "mulpd xmm1, xmm0");
-sse2!(ordinary_sse2_add, "movupd xmm1, [{x} + \\at]", "movupd xmm2, [{y} + \\at]", "addpd xmm1, xmm2");
+sse2!(ordinary_sse2_copy, "movupd xmm1, [{x} + \\at]", "movapd [{to} + \\at], xmm1");
+sse2!(ordinary_sse2_scale, "movupd xmm1, [{x} + \\at]", "mulpd xmm1, xmm0", "movapd [{to} + \\at], xmm1");
+sse2!(
+    ordinary_sse2_add,
+    "movupd xmm1, [{x} + \\at]",
+    "movupd xmm2, [{y} + \\at]",
+    "addpd xmm1, xmm2",
+    "movapd [{to} + \\at], xmm1"
+);
 sse2!(
     ordinary_sse2_triad,
     "movupd xmm1, [{y} + \\at]",
     "mulpd xmm1, xmm0",
     "movupd xmm2, [{x} + \\at]",
-    "addpd xmm1, xmm2"
+    "addpd xmm1, xmm2",
+    "movapd [{to} + \\at], xmm1"
 );
+sse2!(ordinary_sse2_read, "movupd xmm1, [{x} + \\at]");
+sse2!(ordinary_sse2_write, "movapd [{to} + \\at], xmm0");

@@ -47,8 +47,12 @@ impl fmt::Display for Workload {
             ),
             Self::Stream(stream) => write!(
                 f,
-                "STREAM {} ({}) by CPUs {} on node {}, {} bytes an array",
-                stream.op, stream.stream_loop, stream.placement.cpus, stream.memory, stream.bytes_per_array
+                "{} ({}) by CPUs {} on node {}, {} bytes an array",
+                stream.op.title(),
+                stream.stream_loop,
+                stream.placement.cpus,
+                stream.memory,
+                stream.bytes_per_array
             ),
             Self::Latency(latency) => {
                 write!(f, "latency from CPU {} to node {}", latency.cpu, latency.memory)?;

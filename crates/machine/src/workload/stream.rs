@@ -37,11 +37,18 @@ pub enum StreamOp {
     Add,
     /// `a[i] = b[i] + s * c[i]`
     Triad,
+    /// Loads of `a[i]`, whose values are discarded. Not an operation of STREAM.
+    Read,
+    /// `a[i] = s`. Not an operation of STREAM.
+    Write,
 }
 
 impl StreamOp {
-    /// All operations, in STREAM's order.
-    pub const ALL: [Self; 4] = [Self::Copy, Self::Scale, Self::Add, Self::Triad];
+    /// All operations: those of STREAM in its order, then reads and writes alone.
+    pub const ALL: [Self; 6] = [Self::Copy, Self::Scale, Self::Add, Self::Triad, Self::Read, Self::Write];
+
+    /// The operations of STREAM, in its order.
+    pub const STREAM: [Self; 4] = [Self::Copy, Self::Scale, Self::Add, Self::Triad];
 
     /// Returns the name in options and documents.
     pub fn name(self) -> &'static str {
@@ -50,6 +57,20 @@ impl StreamOp {
             Self::Scale => "scale",
             Self::Add => "add",
             Self::Triad => "triad",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
+    /// Returns the name for users.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Copy => "STREAM copy",
+            Self::Scale => "STREAM scale",
+            Self::Add => "STREAM add",
+            Self::Triad => "STREAM triad",
+            Self::Read => "Reads",
+            Self::Write => "Writes",
         }
     }
 
@@ -59,6 +80,7 @@ impl StreamOp {
     /// of a pass.
     pub fn arrays(self) -> u32 {
         match self {
+            Self::Read | Self::Write => 1,
             Self::Copy | Self::Scale => 2,
             Self::Add | Self::Triad => 3,
         }
@@ -103,7 +125,7 @@ impl StreamLoop {
     /// Returns the bytes on the memory bus per array element of one byte: the bytes that STREAM
     /// counts, and with ordinary stores the written line once more.
     pub fn bus_bytes(self, op: StreamOp) -> u32 {
-        op.arrays() + u32::from(self == Self::Ordinary)
+        op.arrays() + u32::from(self == Self::Ordinary && op != StreamOp::Read)
     }
 }
 

@@ -114,7 +114,7 @@ pub fn stream_views(record: &StreamRecord, subject: &ViewSubject) -> Vec<View> {
             .collect();
         let kind = Kind {
             name: format!("stream-{op}-{}", center.name()),
-            title: format!("STREAM {op}{threads}, {}", center.title()),
+            title: format!("{}{threads}, {}", op.title(), center.title()),
             direction: None,
             quantity: Quantity::BytesPerS,
         };

@@ -48,7 +48,7 @@ fn matrix_of(page: &mut HtmlPage, stream: &StreamRecord, op: StreamOp, cells: &[
     };
     let pairs: Vec<_> = cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, figure(cell))).collect();
     let unit = page.unit;
-    let (id, what) = (page.id("stream"), format!("STREAM {op}"));
+    let (id, what) = (page.id("stream"), op.title().to_owned());
     let grid = Grid::of_pairs(id, what, |most| NumberFormat::bandwidth(unit, [most]), &pairs);
     let by_core = stream.method.scope == StreamScope::Core;
     let threads =

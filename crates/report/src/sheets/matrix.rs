@@ -41,7 +41,7 @@ pub(super) fn stream_sheets(record: &StreamRecord, unit: BandwidthUnit) -> Vec<S
             (((cell.cpu_node, cpu), cell.memory_node), figure(&cell.bytes_per_s))
         });
         let matrix = Matrix {
-            title: format!("STREAM {op}{scope}: medians per CPU and memory node ({unit})"),
+            title: format!("{}{scope}: medians per CPU and memory node ({unit})", op.title()),
             rows: "CPU node",
             cells: readings.collect(),
             figures: NumberFormat::bandwidth(unit, cells.iter().filter_map(|cell| cell.bytes_per_s.median())),
@@ -156,7 +156,7 @@ const LONGEST: usize = 400;
 
 fn pair_classes(classes: &PairClasses, unit: BandwidthUnit) -> Sheet {
     let title =
-        format!("STREAM {}: bandwidth classes of all pairs, rule {} ({unit})", classes.op, classes.rule);
+        format!("{}: bandwidth classes of all pairs, rule {} ({unit})", classes.op.title(), classes.rule);
     let head = ["Class", "Range", "Mean", "Pairs", "CPU node: memory nodes"];
     let mut sheet = Sheet::new(title, head, Align::Right);
     (sheet.aligned[1], sheet.aligned[4]) = (Align::Center, Align::Left);
