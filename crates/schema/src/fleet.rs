@@ -5,8 +5,8 @@
 use numaio_machine::ids::NodeId;
 use serde::{Deserialize, Serialize};
 
-/// Hosts with their facts and figures. The rows refer to hosts and keys by index, because a fleet of
-/// 10,000 hosts has millions of rows.
+/// Hosts with their facts and figures. The rows refer to hosts and keys by index, because a fleet
+/// of 10,000 hosts has millions of rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FleetData {
     /// The hosts.

@@ -23,8 +23,8 @@ pub struct StreamArgs {
     /// Operation of STREAM: copy, scale, add, triad or all; or read or write alone
     ///
     /// Li et al. used copy. `read` and `write` are not operations of STREAM: they load or store one
-    /// array, and show whether a path is slower in one direction. Bandwidth counts the bytes that a loop reads and writes, as STREAM
-    /// does: two for each copied byte.
+    /// array, and show whether a path is slower in one direction. Bandwidth counts the bytes that a
+    /// loop reads and writes, as STREAM does: two for each copied byte.
     #[arg(long, value_name = "OP", default_value = "copy", value_parser = ops)]
     pub op: Ops,
     /// Threads on each CPU node; default: one per core

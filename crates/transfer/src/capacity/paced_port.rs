@@ -1,5 +1,6 @@
-//! The port of a transfer on this host: within the rate and the threads that a daemon lends, the write rate of a
-//! daemon's user, and without set-ID bits where these are not permitted. It watches the link, too.
+//! The port of a transfer on this host: within the rate and the threads that a daemon lends, the
+//! write rate of a daemon's user, and without set-ID bits where these are not permitted. It watches
+//! the link, too.
 //!
 //! Delayed reads and writes are submitted when their bytes could have been transferred at the rate,
 //! and when fewer are in progress than the transfer has threads: each occupies a thread.
@@ -159,8 +160,8 @@ impl PacedPort {
         self.limits.operations().is_some_and(|most| self.in_progress.len() >= most)
     }
 
-    /// Submits all due operations, and returns the delay of the next one; `None` if it waits for the
-    /// end of another one.
+    /// Submits all due operations, and returns the delay of the next one; `None` if it waits for
+    /// the end of another one.
     fn release(&mut self) -> Option<Duration> {
         loop {
             if self.is_busy() {
