@@ -172,6 +172,7 @@ pub fn machine_of(document: &Document) -> String {
         Document::Receipt(receipt) => receipt.machine.clone(),
         Document::PlanProblem(problem) => fingerprint(problem),
         Document::Plan(plan) => fingerprint(&plan.problem),
+        Document::FleetCheck(_) => String::new(),
     }
 }
 

@@ -31,6 +31,13 @@ pub struct Conditions {
     /// Throttling by CPU quotas so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_throttling: Option<CpuThrottling>,
+    /// Microcode revision of the first CPU, on x86.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microcode: Option<String>,
+    /// Version of the BIOS or other firmware, from DMI
+    /// (`Documentation/ABI/testing/sysfs-firmware-dmi-tables`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
 }
 
 /// Processor time since boot, in clock ticks, summed over CPUs
@@ -68,6 +75,8 @@ pub(crate) fn read_with(root: &dyn Sysfs, cpuinfo: &CpuInfo, virtual_machine: bo
         processor_time: processor_time(root),
         frequency_mhz: frequencies(root, &policies).or_else(|| range(cpuinfo_frequencies(cpuinfo))),
         cpu_throttling: cpu_throttling(root),
+        microcode: (!cpuinfo.microcode.is_empty()).then(|| cpuinfo.microcode.clone()),
+        firmware: root.optional("/sys/class/dmi/id/bios_version").filter(|version| !version.is_empty()),
     }
 }
 
@@ -213,6 +222,8 @@ mod tests {
         let cpu = "/sys/devices/system/cpu";
         let mut tree = Tree::new();
         tree.file("/proc/sys/kernel/numa_balancing", "1\n")
+            .file("/proc/cpuinfo", "processor: 0\nmicrocode: 0xb000040\nprocessor: 1\nmicrocode: 0x1\n")
+            .file("/sys/class/dmi/id/bios_version", "2.14.2\n")
             .file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
             .file(&format!("{cpu}/cpufreq/policy0/scaling_governor"), "powersave\n")
             .file(&format!("{cpu}/cpufreq/policy1/scaling_governor"), "performance\n")
@@ -234,6 +245,8 @@ mod tests {
             processor_time: Some(ProcessorTime { busy: 69, stolen: 6, total: 1175, own: 33 }),
             frequency_mhz: Some((800, 3100)),
             cpu_throttling: None,
+            microcode: Some("0xb000040".into()),
+            firmware: Some("2.14.2".into()),
         };
         assert_eq!(read(&tree), expected);
         tree.remove("/proc/812");

@@ -58,6 +58,9 @@ pub enum BundleError {
     /// A transfer plan, or the problem that it solves.
     #[error("transfer plans cannot be reported")]
     Plan,
+    /// A check of a fleet.
+    #[error("fleet checks cannot be reported: they describe many machines")]
+    Fleet,
     /// A part of the document belongs to another machine.
     #[error("field '{field}': expected machine '{expected}', got '{actual}'")]
     OtherMachine {
@@ -118,6 +121,7 @@ impl Bundle {
             Document::Receipt(_) => return Err(BundleError::Receipt),
             Document::Record(_) => return Err(BundleError::Record),
             Document::PlanProblem(_) | Document::Plan(_) => return Err(BundleError::Plan),
+            Document::FleetCheck(_) => return Err(BundleError::Fleet),
         }
         for machine in &mut self.machines {
             machine.sort();

@@ -2,13 +2,13 @@
 
 use crate::read::{parse, schema_of, unexpected, DocumentError};
 use crate::schemas::{
-    COMPARISON_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
-    PLAN_SCHEMA, PREDICTION_SCHEMA, PREDICTION_SCHEMA_1, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA,
-    TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VIEW_SCHEMA,
+    COMPARISON_SCHEMA, FLEET_CHECK_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA,
+    PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PREDICTION_SCHEMA_1, RECEIPT_SCHEMA, RECORD_SCHEMA,
+    STREAM_SCHEMA, TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VIEW_SCHEMA,
 };
 use crate::{
-    Comparison, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem, Receipt,
-    Record, StreamRecord, TopologyDocument, Validation, View,
+    Comparison, FleetCheck, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem,
+    Receipt, Record, StreamRecord, TopologyDocument, Validation, View,
 };
 
 /// A stored document of any kind.
@@ -42,6 +42,8 @@ pub enum Document {
     PlanProblem(Box<PlanProblem>),
     /// A plan: threads and bytes of each path of a transfer.
     Plan(Box<Plan>),
+    /// Hosts of a fleet that differ from like hosts.
+    FleetCheck(Box<FleetCheck>),
 }
 
 impl Document {
@@ -68,6 +70,7 @@ impl Document {
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
             PLAN_PROBLEM_SCHEMA => Self::PlanProblem(parse(text)?),
             PLAN_SCHEMA => Self::Plan(parse(text)?),
+            FLEET_CHECK_SCHEMA => Self::FleetCheck(parse(text)?),
             _ => return Err(unexpected(schema, "document of a machine or a measurement")),
         })
     }

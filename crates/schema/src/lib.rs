@@ -8,6 +8,7 @@ mod devices;
 mod diagnosis;
 mod document;
 mod fleet;
+mod fleet_check;
 mod fleet_report;
 mod interleave;
 mod io;
@@ -44,6 +45,10 @@ pub use devices::{
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
 pub use document::Document;
 pub use fleet::{Fact, FactKind, FigureKey, FigureRow, FleetData, FleetHost};
+pub use fleet_check::{
+    CheckOptions, ComparedWith, Detectable, FactDeviation, FigureDeviation, FigureScope, FleetCheck,
+    FleetGroup, GroupMove, HostCheck, SummaryDeviation,
+};
 pub use fleet_report::HostReport;
 pub use interleave::{InterleaveWeights, NodeWeight};
 pub use io::{
@@ -74,11 +79,11 @@ pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
-    COMPARISON_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, HOST_REPORT_SCHEMA,
-    INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA,
-    PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA,
-    STATUS_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA,
-    VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
+    COMPARISON_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, FLEET_CHECK_SCHEMA,
+    HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA,
+    NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA,
+    RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA,
+    TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};

@@ -9,6 +9,9 @@ pub const DEVICES_SCHEMA: &str = "numaio/devices/1";
 /// Schema and version of [`Diagnosis`](crate::Diagnosis).
 pub const DIAGNOSIS_SCHEMA: &str = "numaio/diagnosis/1";
 
+/// Schema and version of [`FleetCheck`](crate::FleetCheck).
+pub const FLEET_CHECK_SCHEMA: &str = "numaio/fleet-check/1";
+
 /// Schema and version of [`HostReport`](crate::HostReport).
 pub const HOST_REPORT_SCHEMA: &str = "numaio/host-report/1";
 
@@ -82,7 +85,7 @@ pub const VIEW_SCHEMA: &str = "numaio/view/1";
 pub const COMPARISON_SCHEMA: &str = "numaio/comparison/1";
 
 /// The schemas that [`Document`](crate::Document) reads.
-pub(crate) const SCHEMAS: [&str; 14] = [
+pub(crate) const SCHEMAS: [&str; 15] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
@@ -97,4 +100,5 @@ pub(crate) const SCHEMAS: [&str; 14] = [
     RECEIPT_SCHEMA,
     PLAN_PROBLEM_SCHEMA,
     PLAN_SCHEMA,
+    FLEET_CHECK_SCHEMA,
 ];

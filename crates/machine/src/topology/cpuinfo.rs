@@ -18,6 +18,8 @@ pub(crate) struct CpuInfo {
     pub features: Vec<String>,
     /// Architecture implied by the format; empty if unknown.
     pub architecture: &'static str,
+    /// Microcode revision of the first processor, on x86; empty if absent.
+    pub microcode: String,
     /// Whether there are processors, all of the same kind as far as the file distinguishes kinds.
     pub alike: bool,
 }
@@ -50,6 +52,7 @@ struct Model<'a> {
     arm_version: Option<&'a str>,
     itanium: bool,
     riscv: Option<&'a str>,
+    microcode: Option<&'a str>,
 }
 
 /// Reads /proc/cpuinfo; empty if it is absent.
@@ -88,6 +91,7 @@ pub(crate) fn parse(text: &str) -> CpuInfo {
         model: model.name(),
         features: model.features(),
         architecture: model.architecture(),
+        microcode: model.microcode.unwrap_or_default().to_owned(),
     }
 }
 
@@ -112,6 +116,7 @@ impl<'a> Model<'a> {
             "CPU part" => &mut self.part,
             "CPU architecture" => &mut self.arm_version,
             "isa" => &mut self.riscv,
+            "microcode" => &mut self.microcode,
             "arch" => return self.itanium |= value == "IA-64",
             _ => return,
         };

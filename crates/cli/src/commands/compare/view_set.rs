@@ -89,7 +89,8 @@ impl<'a> ViewSet<'a> {
             | Document::Placement(_)
             | Document::Receipt(_)
             | Document::PlanProblem(_)
-            | Document::Plan(_) => Vec::new(),
+            | Document::Plan(_)
+            | Document::FleetCheck(_) => Vec::new(),
         };
         let has_views = !views.is_empty();
         let before = self.views.clone();

@@ -1,0 +1,134 @@
+//! Figures of a host: the values of all views of a document.
+
+use crate::views::{completed, copy_views, io_views, latency_views, stream_views, ViewSubject};
+use numaio_machine::ids::NodeId;
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::Direction;
+use numaio_schema::{Document, FigureKey, NodeValue, Provenance, Quantity, StreamRecord, StreamScope, View};
+use std::collections::BTreeMap;
+
+/// Share by which members of a class may be lower than its best, the default of `model`.
+const LEVEL: f64 = 0.1;
+
+/// A figure: the quantity, the time of measurement in seconds since 1970, the value and its 95 %
+/// interval.
+pub type Figure = (FigureKey, u64, f64, (f64, f64));
+
+/// Returns the figures of a document: each value of each of its views, once.
+///
+/// Two views share a pair of nodes if each of them is seen from the other's target: CPU-centric and
+/// memory-centric views of STREAM and latency. The pair is one figure.
+pub fn figures(document: &Document) -> Vec<Figure> {
+    let mut found: BTreeMap<FigureKey, (u64, f64, (f64, f64))> = BTreeMap::new();
+    let device = match document {
+        Document::Io(record) => record.device.name.as_str(),
+        _ => "",
+    };
+    for view in views(document) {
+        let measured_at = view.measured_at.or_else(|| measured_at(document)).unwrap_or(0);
+        for value in view.nodes.iter().filter(|value| value.value.is_finite()) {
+            let interval = value.interval.unwrap_or((value.value, value.value));
+            found.entry(key(&view, value, device)).or_insert((measured_at, value.value, interval));
+        }
+    }
+    found.into_iter().map(|(key, (measured_at, value, interval))| (key, measured_at, value, interval)).collect()
+}
+
+/// Returns the measured views of a document, of all its targets.
+pub(super) fn views(document: &Document) -> Vec<View> {
+    let subject = |machine, target| ViewSubject { machine, target, level: LEVEL };
+    match document {
+        Document::Model(model) => {
+            let machine = model.record.provenance.machine.fingerprint.as_str();
+            let targets = model.targets.iter().map(|model| model.target);
+            targets.flat_map(|target| copy_views(model, &subject(machine, target))).collect()
+        }
+        Document::Record(record) => {
+            let model = crate::fit((**record).clone(), &Topology::default(), Default::default());
+            views(&Document::Model(Box::new(model)))
+        }
+        Document::Stream(record) => {
+            let machine = record.provenance.machine.fingerprint.as_str();
+            let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
+            let views = targets.into_iter().flat_map(|target| stream_views(record, &subject(machine, target)));
+            views.map(|view| View { name: format!("{}{}", view.name, threads(record)), ..view }).collect()
+        }
+        Document::Latency(record) => {
+            let machine = record.provenance.machine.fingerprint.as_str();
+            let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
+            targets.into_iter().flat_map(|target| latency_views(record, &subject(machine, target))).collect()
+        }
+        Document::Io(record) => {
+            let machine = record.provenance.machine.fingerprint.as_str();
+            record.device.node.map_or_else(Vec::new, |node| io_views(record, &subject(machine, node)))
+        }
+        Document::View(view) => vec![completed((**view).clone(), None)],
+        Document::Comparison(comparison) => comparison.views.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the end of the name of a STREAM view whose number of threads was requested: its values
+/// are not comparable with those of other numbers.
+fn threads(record: &StreamRecord) -> String {
+    match record.method.scope {
+        StreamScope::Node { threads: Some(threads) } => format!("-{threads}-threads"),
+        StreamScope::HardwareThreads => "-hardware-threads".to_owned(),
+        StreamScope::Node { threads: None } | StreamScope::Core => String::new(),
+    }
+}
+
+fn targets(pairs: impl Iterator<Item = (NodeId, NodeId)>) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = pairs.flat_map(|(cpu_node, memory_node)| [cpu_node, memory_node]).collect();
+    nodes.sort();
+    nodes.dedup();
+    nodes
+}
+
+fn measured_at(document: &Document) -> Option<u64> {
+    let of = |provenance: &Provenance| Some(provenance.measured_at);
+    match document {
+        Document::Io(record) => of(&record.provenance),
+        Document::Comparison(comparison) => Some(comparison.measured_at),
+        _ => None,
+    }
+}
+
+/// Returns the key of a view's value. Views of pairs of CPUs and memory lose the name of their
+/// center, because the pair states it.
+fn key(view: &View, value: &NodeValue, device: &str) -> FigureKey {
+    let (target, node) = (Some(view.target), Some(value.node));
+    let (name, from, to) = if let Some(start) = view.name.find("-cpu-centric") {
+        (without(&view.name, start, "-cpu-centric"), node, target)
+    } else if let Some(start) = view.name.find("-memory-centric") {
+        (without(&view.name, start, "-memory-centric"), target, node)
+    } else if !device.is_empty() {
+        let name = view.name.replacen(&format!("-{device}"), "", 1);
+        match view.direction {
+            Some(Direction::Read) => (name, None, node),
+            _ => (name, node, None),
+        }
+    } else {
+        match view.direction {
+            Some(Direction::Write) => (view.name.clone(), node, target),
+            _ => (view.name.clone(), target, node),
+        }
+    };
+    let unit = match view.quantity {
+        Quantity::BytesPerS => "B/s",
+        Quantity::NsPerLoad => "ns",
+        Quantity::Distance => "",
+    };
+    FigureKey {
+        quantity: name,
+        from,
+        to,
+        device: device.to_owned(),
+        unit: unit.to_owned(),
+        more_is_better: view.quantity.more_is_better(),
+    }
+}
+
+fn without(name: &str, start: usize, part: &str) -> String {
+    format!("{}{}", &name[..start], &name[start + part.len()..])
+}
