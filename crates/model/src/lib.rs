@@ -8,6 +8,7 @@ mod compare;
 mod devices;
 mod diagnose;
 mod fit;
+pub mod fleet;
 mod interleave;
 mod io;
 mod model_selection;

@@ -29,7 +29,7 @@ pub struct FleetHost {
 }
 
 /// One fact about a host, such as `cpu-model` or `pci 0000:3b:00.0 link`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Fact {
     /// What it means that two hosts differ in this fact.
     pub kind: FactKind,
@@ -40,7 +40,7 @@ pub struct Fact {
 }
 
 /// What it means that two hosts differ in a fact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FactKind {
     /// They are different hardware and never compared: CPU model, number of CPUs, device models.

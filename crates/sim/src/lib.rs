@@ -8,6 +8,7 @@
 mod check;
 pub mod devices;
 pub mod execute;
+pub mod fleet;
 mod noise;
 pub mod render;
 pub mod shapes;

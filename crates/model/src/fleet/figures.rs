@@ -31,7 +31,10 @@ pub fn figures(document: &Document) -> Vec<Figure> {
             found.entry(key(&view, value, device)).or_insert((measured_at, value.value, interval));
         }
     }
-    found.into_iter().map(|(key, (measured_at, value, interval))| (key, measured_at, value, interval)).collect()
+    found
+        .into_iter()
+        .map(|(key, (measured_at, value, interval))| (key, measured_at, value, interval))
+        .collect()
 }
 
 /// Returns the measured views of a document, of all its targets.
@@ -50,7 +53,8 @@ pub(super) fn views(document: &Document) -> Vec<View> {
         Document::Stream(record) => {
             let machine = record.provenance.machine.fingerprint.as_str();
             let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
-            let views = targets.into_iter().flat_map(|target| stream_views(record, &subject(machine, target)));
+            let views =
+                targets.into_iter().flat_map(|target| stream_views(record, &subject(machine, target)));
             views.map(|view| View { name: format!("{}{}", view.name, threads(record)), ..view }).collect()
         }
         Document::Latency(record) => {
