@@ -5,9 +5,9 @@ use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
     CommandArg, Comparison, Cost, DaemonState, DevicePurpose, DevicesDocument, Diagnosis, Document,
-    DocumentError, IoPrediction, Job, JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity,
-    Receipt, Record, SharingModel, Stage, TopologyDocument, TransferDeviceKind, TransferDirection,
-    TransferRecord, TransferResult, TransferTotals, ValueSource, View,
+    DocumentError, FigureScope, FleetCheck, IoPrediction, Job, JobProblem, JobState, Model, Plan,
+    PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, TopologyDocument,
+    TransferDeviceKind, TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
 };
 
 #[test]
@@ -65,6 +65,20 @@ fn diagnosis_version_1_round_trips() {
     assert!(diagnosis.has_faults() && diagnosis.findings[0].cost.most().is_some_and(|most| most > 0.12));
     assert!(matches!(diagnosis.findings[1].cost, Cost::Unknown { .. }));
     assert_eq!(diagnosis.findings[1].fix.undo, ["sysctl -w kernel.numa_balancing=1"]);
+}
+
+#[test]
+fn fleet_check_version_1_round_trips() {
+    let text = include_str!("fixtures/fleet-check-1.json");
+    let check = FleetCheck::from_json(text).expect("a check");
+    let json = serde_json::to_string(&check).expect("JSON");
+    assert_eq!(FleetCheck::from_json(&json).expect("the same check"), check);
+    let Document::FleetCheck(document) = Document::from_json(text).expect("a document") else { panic!() };
+    assert_eq!(*document, check);
+    let [link, slow] = check.hosts.as_slice() else { panic!("{:#?}", check.hosts) };
+    assert!(link.differs_in_structure() && !link.has_slow_figures() && !link.facts[0].explains.is_empty());
+    assert!(!slow.differs_in_structure() && slow.has_slow_figures() && check.has_findings());
+    assert_eq!(slow.summaries[0].scope, FigureScope::Node { node: NodeId(5) });
 }
 
 #[test]

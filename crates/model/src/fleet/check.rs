@@ -1,6 +1,6 @@
 //! The check of a fleet: structure first, then figures, with the false discovery rate over all hosts.
 
-use super::deviations::{Assessment, Comparison};
+use super::deviations::Comparison;
 use super::discovery::adjusted;
 use super::evidence::{evidence, Deviations};
 use super::group_figures::GroupFigures;
@@ -44,7 +44,7 @@ pub fn check(data: &FleetData, options: &CheckOptions) -> FleetCheck {
             GroupFigures::new(data, tables, &references, options, times)
         })
         .collect();
-    let outcomes = outcomes(&groups, &places, options);
+    let outcomes = outcomes(&groups, &places);
     let mut check = FleetCheck {
         schema: FLEET_CHECK_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
@@ -95,27 +95,29 @@ pub(super) struct Outcomes {
     compared: u64,
 }
 
-fn outcomes(groups: &[GroupFigures], places: &[(u32, u32)], options: &CheckOptions) -> Outcomes {
+fn outcomes(groups: &[GroupFigures], places: &[(u32, u32)]) -> Outcomes {
     let mut compared = 0;
-    let mut assess = |better: bool| -> Vec<Option<f64>> {
-        let combined = |&(group, column): &(u32, u32)| {
-            let assessments: Vec<Assessment> = groups[group as usize]
-                .comparisons(column as usize)
-                .map(|(_, comparison, column)| comparison.assess(column, better))
-                .filter(|assessment| assessment.p.is_some())
-                .collect();
-            compared += if better { 0 } else { assessments.first().map_or(0, |first| first.compared as u64) };
-            let tests = assessments.len() as f64;
-            let least = assessments.iter().filter_map(|assessment| assessment.p).reduce(f64::min);
-            least.map(|p| (p * tests).min(1.0))
+    let (mut worse, mut better) = (Vec::new(), Vec::new());
+    for &(group, column) in places {
+        let comparisons = groups[group as usize].comparisons(column as usize);
+        let assessments: Vec<_> = comparisons.map(|(_, comparison, at)| comparison.assess(at)).collect();
+        compared += assessments.iter().map(|[worse, _]| worse.compared as u64).max().unwrap_or(0);
+        let combined = |direction: usize| {
+            let p: Vec<f64> = assessments.iter().filter_map(|both| both[direction].p).collect();
+            let tests = p.len() as f64;
+            p.into_iter().reduce(f64::min).map(|p| (p * tests).min(1.0))
         };
-        let p: Vec<Option<f64>> = places.iter().map(combined).collect();
-        let mut adjusted = adjusted(&p.iter().flatten().copied().collect::<Vec<f64>>()).into_iter();
-        p.into_iter().map(|p| p.and_then(|_| adjusted.next())).collect()
-    };
-    let (worse, better) = (assess(false), assess(true));
-    debug_assert!(options.least >= 0.0);
-    Outcomes { tested: worse.iter().flatten().count(), worse, better, compared }
+        worse.push(combined(0));
+        better.push(combined(1));
+    }
+    let tested = worse.iter().flatten().count();
+    Outcomes { worse: all_adjusted(&worse), better: all_adjusted(&better), tested, compared }
+}
+
+/// Adjusts the p-values of the hosts that have one.
+fn all_adjusted(p: &[Option<f64>]) -> Vec<Option<f64>> {
+    let mut adjusted = adjusted(&p.iter().flatten().copied().collect::<Vec<f64>>()).into_iter();
+    p.iter().map(|p| p.and_then(|_| adjusted.next())).collect()
 }
 
 /// Describes every host with a finding or a remark: structure first, then by significance.
@@ -187,9 +189,9 @@ fn limits(
     let (mut few, mut without) = (Vec::new(), Vec::new());
     for (group, figures) in grouping.groups.iter().zip(groups) {
         for (column, &host) in group.hosts.iter().enumerate() {
-            let newest = figures.figures.iter().skip(column).step_by(figures.columns);
+            let newest = &figures.figures[figures.cell(0, column)..figures.cell(0, column + 1)];
             match () {
-                () if newest.clone().all(|figure| *figure == u32::MAX) => {
+                () if newest.iter().all(|figure| *figure == u32::MAX) => {
                     without.push(&*data.hosts[host].name)
                 }
                 () if figures.newest.is_none() => few.push(&*data.hosts[host].name),

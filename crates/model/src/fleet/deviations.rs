@@ -114,8 +114,7 @@ impl Comparison {
             return comparison;
         }
         let suspect = |&column: &usize| {
-            let p = |better| comparison.assess(column, better).p.unwrap_or(1.0);
-            p(false).min(p(true)) < SUSPECT
+            comparison.assess(column).iter().any(|direction| direction.p.is_some_and(|p| p < SUSPECT))
         };
         let kept: Vec<usize> =
             comparison.references.iter().copied().filter(|column| !suspect(column)).collect();
@@ -149,7 +148,7 @@ impl Comparison {
 
     /// Returns the median deviations of all figures and of each scope.
     fn summarize(&self) -> Table {
-        let (rows, columns) = (self.table.rows(), self.table.columns);
+        let (rows, columns) = (self.table.rows, self.table.columns);
         let mut summaries = Table::new(1 + self.scopes.len(), columns);
         let mut values = Vec::new();
         let centers: Vec<f64> = (0..rows)
@@ -186,8 +185,8 @@ impl Comparison {
         summaries
     }
 
-    /// Compares a column with the references, in the bad direction or, with `better`, in the good one.
-    pub fn assess(&self, column: usize, better: bool) -> Assessment {
+    /// Compares a column with the references, in the bad and in the good direction.
+    pub fn assess(&self, column: usize) -> [Assessment; 2] {
         let own;
         let (fits, summary_fits) = match &self.shared {
             Some(fits) => fits,
@@ -196,6 +195,16 @@ impl Comparison {
                 &own
             }
         };
+        [false, true].map(|better| self.assess_with(fits, summary_fits, column, better))
+    }
+
+    fn assess_with(
+        &self,
+        fits: &[Option<Fit>],
+        summary_fits: &[Option<Fit>],
+        column: usize,
+        better: bool,
+    ) -> Assessment {
         let mut assessment = Assessment::default();
         let mut levels: [Vec<f64>; 3] = Default::default();
         for (row, fit) in summary_fits.iter().enumerate() {
@@ -204,7 +213,7 @@ impl Comparison {
             if p < 1.0 {
                 let host = if row > 0 { self.summaries.value(0, column) } else { 0.0 };
                 let scope = row.checked_sub(1);
-                let figures = scope.map_or(self.table.rows(), |scope| self.scopes[scope].rows.len());
+                let figures = scope.map_or(self.table.rows, |scope| self.scopes[scope].rows.len());
                 assessment.summaries.push((scope, figures, host + score.deviation, p));
             }
         }
@@ -279,8 +288,7 @@ impl Comparison {
     pub fn common_move(&self) -> Option<(f64, usize)> {
         let mut of_hosts: Vec<f64> = (0..self.table.columns)
             .filter_map(|column| {
-                let mut values: Vec<f64> =
-                    (0..self.table.rows()).map(|row| self.table.value(row, column)).collect();
+                let mut values = self.table.column(column).to_vec();
                 values.retain(|value| !value.is_nan());
                 (!values.is_empty()).then(|| median(&mut values))
             })

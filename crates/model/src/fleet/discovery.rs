@@ -6,8 +6,8 @@
 /// Valid for independent and for positively dependent p-values (Sarkar, Annals of Statistics 26,
 /// 1998), as those of figures of one host.
 pub(super) fn simes(p: &mut [f64]) -> f64 {
-    p.sort_unstable_by(f64::total_cmp);
     let n = p.len() as f64;
+    p.sort_unstable_by(f64::total_cmp);
     p.iter().zip(1u32..).map(|(p, rank)| p * n / f64::from(rank)).fold(1.0, f64::min)
 }
 

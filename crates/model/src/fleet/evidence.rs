@@ -33,7 +33,8 @@ pub(super) fn evidence(
     let mut found = Deviations::default();
     let mut hypotheses = 0;
     for (against, comparison, at) in group.comparisons(column) {
-        let assessment = comparison.assess(at, better);
+        let [worse, good] = comparison.assess(at);
+        let assessment = if better { good } else { worse };
         hypotheses += assessment.compared + assessment.summaries.len();
         for (scope, figures, deviation, p) in assessment.summaries {
             let scope = scope.map_or(FigureScope::Host, |scope| comparison.scopes()[scope].of.clone());
@@ -41,7 +42,7 @@ pub(super) fn evidence(
             found.summaries.push(SummaryDeviation { scope, against, figures, deviation, p });
         }
         for (row, score, p) in assessment.figures {
-            let cell = row * group.columns + column;
+            let cell = group.cell(row, column);
             let figure = &data.figures[group.figures[cell] as usize];
             debug_assert_eq!(figure.host as usize, host);
             let key = &data.keys[group.keys[row] as usize];

@@ -136,3 +136,58 @@ fn key(view: &View, value: &NodeValue, device: &str) -> FigureKey {
 fn without(name: &str, start: usize, part: &str) -> String {
     format!("{}{}", &name[..start], &name[start + part.len()..])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cell, record};
+    use numaio_schema::Model;
+
+    fn figures_of(document: Document) -> Vec<(String, f64)> {
+        let name = |key: &FigureKey| {
+            let node = |node: Option<NodeId>| node.map_or("-".to_owned(), |node| node.to_string());
+            format!("{} {} {} {}", key.quantity, node(key.from), node(key.to), key.device)
+        };
+        figures(&document).iter().map(|(key, _, value, _)| (name(key), *value)).collect()
+    }
+
+    #[test]
+    fn every_value_of_the_copy_model_is_a_figure_once() {
+        let model = Model::from_json(include_str!("../../../schema/tests/fixtures/model-1.json"));
+        let model = model.expect("a model");
+        let values: usize =
+            model.targets.iter().flat_map(|target| &target.directions).map(|of| of.nodes.len()).sum();
+        let found = figures_of(Document::Model(Box::new(model.clone())));
+        assert_eq!(found.len(), values);
+        let first = &model.targets[0].directions[0].nodes[0];
+        assert!(found.iter().any(|(_, value)| *value == first.bytes_copied_per_s), "{found:?}");
+        assert!(found.iter().all(|(name, _)| name.starts_with("copy-")), "{found:?}");
+        let times = figures(&Document::Model(Box::new(model.clone())));
+        assert!(times.iter().all(|figure| figure.1 == model.record.provenance.measured_at));
+    }
+
+    #[test]
+    fn figures_of_a_device_have_its_name_and_the_node_of_the_buffers() {
+        let cells = vec![cell(Direction::Read, &[(1, 1)], 10.0), cell(Direction::Write, &[(0, 1)], 8.0)];
+        let names: Vec<String> =
+            figures_of(Document::Io(Box::new(record(0, cells)))).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["io-disk-read - 1 nvme0n1", "io-disk-write 0 - nvme0n1"]);
+    }
+
+    #[test]
+    fn names_lose_the_center_of_pairs() {
+        let view = |name: &str| View { name: name.to_owned(), ..sample() };
+        let value = sample().nodes[0].clone();
+        let cpu = key(&view("stream-triad-cpu-centric-4-threads"), &value, "");
+        let memory = key(&view("latency-memory-centric"), &value, "");
+        assert_eq!(
+            (cpu.quantity.as_str(), cpu.from, cpu.to),
+            ("stream-triad-4-threads", Some(value.node), Some(sample().target))
+        );
+        assert_eq!((memory.quantity.as_str(), memory.from), ("latency", Some(sample().target)));
+    }
+
+    fn sample() -> View {
+        View::from_json(include_str!("../../../schema/tests/fixtures/view-1.json")).expect("a view")
+    }
+}

@@ -91,7 +91,7 @@ pub(super) fn fit(
 ) -> Vec<Option<Fit>> {
     let columns: Vec<usize> = references.iter().copied().filter(|&column| Some(column) != except).collect();
     let (mut values, mut errors) = (Vec::new(), Vec::new());
-    let mut fits: Vec<Option<Fit>> = (0..table.rows())
+    let mut fits: Vec<Option<Fit>> = (0..table.rows)
         .map(|row| {
             values.clear();
             errors.clear();
@@ -109,7 +109,7 @@ pub(super) fn fit(
         })
         .collect();
     if columns.len() <= MOST_POOLED {
-        let mut rows: Vec<usize> = (0..table.rows()).filter(|&row| fits[row].is_some()).collect();
+        let mut rows: Vec<usize> = (0..table.rows).filter(|&row| fits[row].is_some()).collect();
         rows.sort_by_key(|&row| families[row]);
         for family in rows.chunk_by(|a, b| families[*a] == families[*b]) {
             if family.len() >= LEAST_FAMILY {

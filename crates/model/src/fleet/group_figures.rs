@@ -19,11 +19,14 @@ pub(super) struct GroupFigures {
     /// In groups of too few hosts: the newest figures of each host, compared with its own past. The
     /// last column is the newest.
     pub alone: Vec<Option<Comparison>>,
-    /// Number of hosts.
-    pub columns: usize,
 }
 
 impl GroupFigures {
+    /// Returns the index of a cell in `figures` and `past`.
+    pub fn cell(&self, row: usize, column: usize) -> usize {
+        column * self.keys.len() + row
+    }
+
     /// Prepares the comparisons of a group; `references` states which hosts have the structure of the
     /// group.
     pub fn new(
@@ -49,7 +52,7 @@ impl GroupFigures {
         };
         let GroupTables { keys, newest, figures, moves, past, .. } = tables;
         let compare = |table: Table| {
-            let has_value = |column: &usize| (0..table.rows()).any(|row| !table.value(row, *column).is_nan());
+            let has_value = |column: &usize| table.column(*column).iter().any(|value| !value.is_nan());
             let all: Vec<usize> = (0..columns).filter(has_value).collect();
             let good: Vec<usize> = all.iter().copied().filter(|&column| references[column]).collect();
             // Too few hosts without a difference in structure: all of them are compared.
@@ -57,7 +60,7 @@ impl GroupFigures {
             (references.len() >= LEAST_HOSTS)
                 .then(|| Comparison::new(table, families.clone(), scopes.clone(), references, options.least))
         };
-        Self { newest: compare(newest), moves: compare(moves), alone, keys, figures, past, columns }
+        Self { newest: compare(newest), moves: compare(moves), alone, keys, figures, past }
     }
 
     /// Returns the comparisons of a host, with the column that it has in each.

@@ -9,33 +9,40 @@ pub(super) const LEAST_HOSTS: usize = 3;
 /// better; NaN where a value is missing.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
+    pub rows: usize,
     pub columns: usize,
-    /// Row by row.
-    pub values: Vec<f64>,
+    /// Column by column, because most passes are over the values of a host.
+    values: Vec<f64>,
     /// Standard error of each value, from its own interval.
-    pub errors: Vec<f32>,
+    errors: Vec<f32>,
 }
 
 impl Table {
     pub fn new(rows: usize, columns: usize) -> Self {
-        Self { columns, values: vec![f64::NAN; rows * columns], errors: vec![0.0; rows * columns] }
+        Self { rows, columns, values: vec![f64::NAN; rows * columns], errors: vec![0.0; rows * columns] }
     }
 
-    pub fn rows(&self) -> usize {
-        self.values.len().checked_div(self.columns).unwrap_or(0)
+    /// Returns the index of a cell in parallel lists.
+    pub fn cell(&self, row: usize, column: usize) -> usize {
+        column * self.rows + row
+    }
+
+    /// Returns the values of a column, by row.
+    pub fn column(&self, column: usize) -> &[f64] {
+        &self.values[column * self.rows..(column + 1) * self.rows]
     }
 
     pub fn value(&self, row: usize, column: usize) -> f64 {
-        self.values[row * self.columns + column]
+        self.values[self.cell(row, column)]
     }
 
     pub fn error(&self, row: usize, column: usize) -> f64 {
-        f64::from(self.errors[row * self.columns + column])
+        f64::from(self.errors[self.cell(row, column)])
     }
 
     pub fn set(&mut self, row: usize, column: usize, value: f64, error: f64) {
-        self.values[row * self.columns + column] = value;
-        self.errors[row * self.columns + column] = error as f32;
+        let cell = self.cell(row, column);
+        (self.values[cell], self.errors[cell]) = (value, error as f32);
     }
 }
 
@@ -52,7 +59,7 @@ pub(super) struct GroupTables {
     pub moves: Table,
     /// Number of past values of each cell; empty without any past.
     pub past: Vec<u16>,
-    /// The figures of groups of few hosts, by key, column and time.
+    /// The figures of groups of few hosts, by column, key and time.
     cells: Vec<Cell>,
     /// Figures that are not positive, and so cannot be compared by ratios.
     pub not_positive: usize,
@@ -85,8 +92,8 @@ impl Times {
 /// A figure, with what orders it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
-    key: u32,
     column: u32,
+    key: u32,
     time: u64,
     figure: u32,
 }
@@ -119,8 +126,16 @@ pub(super) fn tables(
     };
     let mut cells: Vec<Cell> = figures.iter().map(cell).collect();
     cells.sort_unstable();
-    let mut keys: Vec<u32> = cells.iter().map(|cell| cell.key).collect();
-    keys.dedup();
+    let mut rows: Vec<Option<usize>> = vec![None; data.keys.len()];
+    cells.iter().for_each(|cell| rows[cell.key as usize] = Some(0));
+    let used = rows.iter_mut().enumerate().filter(|(_, row)| row.is_some());
+    let keys: Vec<u32> = used
+        .zip(0..)
+        .map(|((key, row), number)| {
+            *row = Some(number);
+            key as u32
+        })
+        .collect();
     let mut tables = GroupTables {
         newest: Table::new(keys.len(), columns),
         figures: vec![u32::MAX; keys.len() * columns],
@@ -128,12 +143,9 @@ pub(super) fn tables(
         keys,
         ..GroupTables::default()
     };
-    let mut row = 0;
     for cells in cells.chunk_by(|a, b| (a.key, a.column) == (b.key, b.column)) {
-        while tables.keys[row] != cells[0].key {
-            row += 1;
-        }
-        if let Some((newest, past)) = times.split(data, cells) {
+        let row = rows[cells[0].key as usize];
+        if let (Some(row), Some((newest, past))) = (row, times.split(data, cells)) {
             tables.fill(data, row, cells[0].column as usize, newest, past);
         }
     }
@@ -184,7 +196,8 @@ impl GroupTables {
             return;
         };
         self.newest.set(row, column, value, error);
-        self.figures[row * self.newest.columns + column] = newest;
+        let cell = self.newest.cell(row, column);
+        self.figures[cell] = newest;
         let past: Vec<f64> = past
             .iter()
             .filter_map(|cell| logarithm(key, &data.figures[cell.figure as usize]))
@@ -196,7 +209,7 @@ impl GroupTables {
                 self.past = vec![0; self.figures.len()];
             }
             self.moves.set(row, column, value - median, error);
-            self.past[row * self.newest.columns + column] = past.len().min(u16::MAX.into()) as u16;
+            self.past[cell] = past.len().min(u16::MAX.into()) as u16;
         }
     }
 }
