@@ -57,6 +57,9 @@ pub(super) fn scopes(keys: &[&FigureKey]) -> Vec<Scope> {
     of_nodes.chain(of_devices).filter(common).collect()
 }
 
+/// Fits of the rows of a table, and of its summaries.
+type Fits = (Vec<Option<Fit>>, Vec<Option<Fit>>);
+
 /// A table with everything that each of its columns is compared with.
 #[derive(Debug)]
 pub(super) struct Comparison {
@@ -71,7 +74,7 @@ pub(super) struct Comparison {
     estimator: Estimator,
     least: f64,
     /// Fits of the table and the summaries, if all columns share them.
-    shared: Option<(Vec<Option<Fit>>, Vec<Option<Fit>>)>,
+    shared: Option<Fits>,
 }
 
 /// What one column deviates by.
@@ -141,7 +144,7 @@ impl Comparison {
     }
 
     /// Fits the table and the summaries to the references except a column.
-    fn fits(&self, except: Option<usize>) -> (Vec<Option<Fit>>, Vec<Option<Fit>>) {
+    fn fits(&self, except: Option<usize>) -> Fits {
         let fit = |table, families| fit(table, families, &self.references, except, self.estimator);
         (fit(&self.table, &self.families), fit(&self.summaries, &self.summary_families))
     }

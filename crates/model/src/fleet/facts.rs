@@ -73,7 +73,7 @@ fn nodes(topology: &Topology, facts: &mut Vec<Fact>) {
     packages.dedup();
     facts.push(fact(Structure, "packages", packages.len()));
     let with_cpus = topology.cpu_nodes().len();
-    if !packages.is_empty() && with_cpus % packages.len() == 0 {
+    if !packages.is_empty() && with_cpus.is_multiple_of(packages.len()) {
         // NPS of AMD and sub-NUMA clustering of Intel.
         facts.push(fact(Structure, "nodes per package", with_cpus / packages.len()));
     }
