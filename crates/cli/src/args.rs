@@ -66,6 +66,7 @@ impl Args {
             Command::Validate(args) => commands::validate::run(common, args),
             Command::Predict(args) => commands::predict::run(common, args),
             Command::Export(args) => commands::export::run(common, args),
+            Command::Fleet(args) => commands::fleet::run(common, args),
             Command::Report(args) => commands::report::run(common, args),
             Command::Place(args) => commands::place::run(common, args),
             Command::Run(args) => commands::run::run(common, args),
@@ -185,6 +186,7 @@ pub enum Command {
     Predict(commands::predict::PredictArgs),
     /// Export measurements to hwloc and to the kernel's weighted interleave
     Export(commands::export::ExportArgs),
+    Fleet(commands::fleet::FleetArgs),
     Near(commands::near::ResolveArgs),
     Devices(commands::devices::DevicesArgs),
     /// Write a report of saved documents of one or several machines

@@ -83,6 +83,11 @@ pub fn report_failure(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
+/// Prints an error that does not end the command, whatever `--quiet` says.
+pub fn error_line(text: &str) {
+    print_error(&format!("numaio: {}", sanitize_lines(text)));
+}
+
 /// Replaces control characters other than line ends in text that may hold untrusted names.
 fn sanitize_lines(words: &str) -> String {
     words.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")

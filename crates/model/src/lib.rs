@@ -9,6 +9,7 @@ mod devices;
 mod diagnose;
 mod fit;
 pub mod fleet;
+mod fleet_summary;
 mod interleave;
 mod io;
 mod model_selection;
@@ -29,6 +30,7 @@ pub use devices::{
 };
 pub use diagnose::{diagnose, filter_by_devices, MachineEvidence};
 pub use fit::{fit, refit, ClassOptions};
+pub use fleet_summary::{fleet_host_summary, fleet_summary, FleetNameError};
 pub use interleave::interleave_weights;
 pub use io::io_ranks;
 pub use model_selection::select_model;

@@ -52,7 +52,10 @@ pub use csv::csv;
 pub use device_matrix::device_matrix_text;
 pub use devices_text::devices_text;
 pub use doctor_text::doctor_text;
-pub use fleet::fleet_check_text;
+pub use fleet::{
+    balloons, fleet_check_text, fleet_host_text, fleet_summary_text, node_features, slurm_actions,
+    GroupTopology,
+};
 pub use gpu_text::gpu_text;
 pub use html::html;
 pub use hwloc::{hwloc_annotate, hwloc_xml, MeasurementSet};

@@ -89,8 +89,10 @@ pub(crate) fn unexpected(found: String, wanted: &'static str) -> DocumentError {
         Some((name.to_owned(), version.parse().ok()?))
     };
     let known_version = split(&found).and_then(|(name, version)| {
-        let known =
-            SCHEMAS.into_iter().find(|schema| split(schema).is_some_and(|(other, _)| other == name))?;
+        let known = SCHEMAS
+            .into_iter()
+            .chain([wanted])
+            .find(|schema| split(schema).is_some_and(|(other, _)| other == name))?;
         (known == wanted || !SCHEMAS.contains(&wanted)).then_some(())?;
         Some((known, if version > split(known)?.1 { "a newer" } else { "an older" }))
     });

@@ -12,6 +12,12 @@ pub const DIAGNOSIS_SCHEMA: &str = "numaio/diagnosis/1";
 /// Schema and version of [`FleetCheck`](crate::FleetCheck).
 pub const FLEET_CHECK_SCHEMA: &str = "numaio/fleet-check/1";
 
+/// Schema and version of [`FleetHostSummary`](crate::FleetHostSummary).
+pub const FLEET_HOST_SCHEMA: &str = "numaio/fleet-host/1";
+
+/// Schema and version of [`FleetSummary`](crate::FleetSummary).
+pub const FLEET_SUMMARY_SCHEMA: &str = "numaio/fleet-summary/1";
+
 /// Schema and version of [`HostReport`](crate::HostReport).
 pub const HOST_REPORT_SCHEMA: &str = "numaio/host-report/1";
 

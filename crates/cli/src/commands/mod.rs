@@ -7,6 +7,7 @@ mod device_discovery;
 pub mod devices;
 pub mod doctor;
 pub mod export;
+pub mod fleet;
 pub mod generate;
 pub mod irq;
 pub mod jobs;

@@ -1,0 +1,260 @@
+//! Results of a fleet as input of schedulers: Slurm, Node Feature Discovery and the balloons policy of
+//! nri-plugins. The text is printed and never executed.
+//!
+//! Names come from hosts and devices. Only names of safe characters are written outside of comments.
+
+use super::names::host_list;
+use crate::style::clean;
+use numaio_machine::devices::{Device, DeviceKind};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::Topology;
+use numaio_schema::{FleetCheck, GroupClasses, HostCheck};
+use std::collections::BTreeMap;
+
+/// A group with the topology of one of its hosts, which stands for all.
+#[derive(Debug, Clone)]
+pub struct GroupTopology {
+    /// Name of the group.
+    pub name: String,
+    /// Names of the hosts.
+    pub hosts: Vec<String>,
+    /// The topology of one of them.
+    pub topology: Topology,
+    /// Bandwidth classes of the group.
+    pub classes: Vec<GroupClasses>,
+}
+
+/// A device with the nodes that reach its full bandwidth.
+struct PlacedDevice<'a> {
+    device: &'a Device,
+    name: &'a str,
+    nodes: NodeSet,
+}
+
+impl GroupTopology {
+    /// Returns GPUs and network interfaces with the nodes of the best measured class toward their
+    /// node, in both directions. Devices without measured classes are left out.
+    fn placed_devices(&self) -> Vec<PlacedDevice<'_>> {
+        let is_used = |device: &&Device| {
+            matches!(device.kind, DeviceKind::Gpu | DeviceKind::Network | DeviceKind::Rdma)
+        };
+        let nodes: NodeSet = self.topology.nodes.iter().map(|node| node.id).collect();
+        let placed = self.topology.devices.iter().filter(is_used).filter_map(|device| {
+            let on = |node: &NodeId| self.topology.devices_on(*node).any(|other| other.path == device.path);
+            let target = nodes.iter().find(on)?;
+            let name = device.names.iter().find(|name| is_safe(name))?;
+            Some(PlacedDevice { device, name, nodes: self.best_nodes(target)? })
+        });
+        placed.collect()
+    }
+
+    /// Returns the nodes that are of the best class toward a target in all measured directions.
+    fn best_nodes(&self, target: NodeId) -> Option<NodeSet> {
+        let best = self.classes.iter().filter(|classes| classes.target == target);
+        let best = best.filter_map(|classes| classes.classes.first().cloned());
+        best.reduce(|a, b| a.intersection(&b)).filter(|nodes| !nodes.is_empty())
+    }
+
+    /// Returns Slurm's indices of the cores of nodes, as ranges.
+    ///
+    /// They count cores over sockets in order, and not CPUs as the kernel numbers them (gres.conf(5),
+    /// `Cores`).
+    fn slurm_cores(&self, nodes: &NodeSet) -> String {
+        let mut cores: BTreeMap<(Option<u32>, u32), (bool, u32)> = BTreeMap::new();
+        for cpu in self.topology.cpus.iter().filter(|cpu| cpu.online) {
+            let first = cpu.siblings.first().map_or(cpu.id.0, |first| first.0);
+            let is_near = cpu.node.is_some_and(|node| nodes.contains(node));
+            cores.entry((cpu.package.map(|package| package.0), first)).or_insert((is_near, 0)).0 |= is_near;
+        }
+        let near = cores.values().zip(0..).filter(|((is_near, _), _)| *is_near);
+        let indices: CpuSet = near.map(|(_, index)| numaio_machine::ids::CpuId(index)).collect();
+        indices.to_string()
+    }
+}
+
+/// Returns whether a name can be written without quotes in shells, Slurm's files and YAML, and does
+/// not expand to several hosts.
+fn is_safe(name: &str) -> bool {
+    let safe = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    !name.is_empty()
+        && name.len() <= 63
+        && name.bytes().all(safe)
+        && name.as_bytes()[0].is_ascii_alphanumeric()
+}
+
+/// Joins the safe names of hosts with commas; the unsafe ones are returned as well.
+fn safe_hosts(hosts: &[String]) -> (String, Vec<&String>) {
+    let (safe, other): (Vec<&String>, Vec<&String>) = hosts.iter().partition(|host| is_safe(host));
+    (safe.iter().map(|host| host.as_str()).collect::<Vec<_>>().join(","), other)
+}
+
+fn unsafe_note(hosts: &[&String]) -> String {
+    match hosts {
+        [] => String::new(),
+        _ => format!("# left out, not names of nodes: {}\n", clean(&host_list(hosts.iter().copied()))),
+    }
+}
+
+/// States in a few words why a host should not run jobs.
+fn reason(host: &HostCheck) -> String {
+    let structure = host.facts.first().map(|fact| format!("{} differs", fact.fact.name));
+    let slow = host
+        .figures
+        .first()
+        .map(|figure| format!("{} {:+.0} %", figure.key.quantity, figure.deviation * 100.0));
+    let common = host.summaries.first().map(|found| format!("figures {:+.0} %", found.deviation * 100.0));
+    let parts: Vec<String> = structure.into_iter().chain(common).chain(slow).collect();
+    // Only characters without a meaning in quotes of a shell and in Slurm's state files.
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || " .,:+-_%/".contains(*c);
+    format!("numaio: {}", parts.join(", ")).chars().filter(is_plain).take(120).collect()
+}
+
+/// Formats commands that drain hosts with findings, and lines of slurm.conf and gres.conf for the
+/// groups (scontrol(1), slurm.conf(5), gres.conf(5)).
+pub fn slurm_actions(check: &FleetCheck, groups: &[GroupTopology]) -> String {
+    let mut text = String::from("# Hosts with findings\n");
+    let mut unsafe_names = Vec::new();
+    for host in check.hosts.iter().filter(|host| host.has_findings()) {
+        match is_safe(&host.host) {
+            true => text.push_str(&format!(
+                "scontrol update nodename={} state=drain reason='{}'\n",
+                host.host,
+                reason(host)
+            )),
+            false => unsafe_names.push(&host.host),
+        }
+    }
+    text.push_str(&unsafe_note(&unsafe_names));
+    text.push_str("# slurm.conf: add these features to those of the nodes\n");
+    for group in groups {
+        let (hosts, other) = safe_hosts(&group.hosts);
+        text.push_str(&unsafe_note(&other));
+        if !hosts.is_empty() {
+            text.push_str(&format!("NodeName={hosts} Feature=numaio_{}\n", clean_word(&group.name)));
+        }
+    }
+    text.push_str("# gres.conf: cores of the nodes that reach a device's full bandwidth\n");
+    for group in groups {
+        let (hosts, _) = safe_hosts(&group.hosts);
+        if !hosts.is_empty() {
+            text.push_str(&gres(group, &hosts));
+        }
+    }
+    text
+}
+
+/// Formats the devices of a group as lines of gres.conf.
+fn gres(group: &GroupTopology, hosts: &str) -> String {
+    let mut devices = group.placed_devices();
+    if devices.is_empty() {
+        return format!("# group {}: no measured classes of GPUs or NICs\n", clean_word(&group.name));
+    }
+    devices.sort_by_key(|placed| placed.device.pci);
+    let (mut text, mut nvidia) = (String::new(), 0);
+    for PlacedDevice { device, name, nodes } in &devices {
+        let cores = group.slurm_cores(nodes);
+        let render = device.names.iter().find(|name| name.starts_with("renderD") && is_safe(name));
+        let line = match (device.kind, render) {
+            (DeviceKind::Gpu, _) if device.driver.as_deref() == Some("nvidia") => {
+                nvidia += 1;
+                format!("Name=gpu File=/dev/nvidia{} Cores={cores}", nvidia - 1)
+            }
+            (DeviceKind::Gpu, Some(render)) => format!("Name=gpu File=/dev/dri/{render} Cores={cores}"),
+            (DeviceKind::Gpu, None) => format!("Name=gpu Type={name} Count=1 Cores={cores}"),
+            _ => format!("Name=nic Type={name} Count=1 Cores={cores}"),
+        };
+        text.push_str(&format!("NodeName={hosts} {line}\n"));
+    }
+    if nvidia > 0 {
+        text.insert_str(0, "# /dev/nvidiaN by PCI address: compare with nvidia-smi -q (Minor Number)\n");
+    }
+    text
+}
+
+/// Replaces the characters of a word that schedulers do not accept.
+fn clean_word(word: &str) -> String {
+    let replace = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
+    word.chars().take(40).map(replace).collect()
+}
+
+/// Formats a feature file of Node Feature Discovery for each group, and for each host with findings
+/// (`features.d`; label values have at most 63 letters, digits, `-`, `_` and `.`).
+pub fn node_features(check: &FleetCheck, groups: &[GroupTopology]) -> String {
+    let mut text = String::from("# Files for /etc/kubernetes/node-feature-discovery/features.d\n");
+    let failed = |host: &String| check.hosts.iter().any(|found| found.host == *host && found.has_findings());
+    for group in groups {
+        let (bad, good): (Vec<String>, Vec<String>) = group.hosts.iter().cloned().partition(failed);
+        for (hosts, result) in [(good, "passed"), (bad, "failed")] {
+            let (names, other) = safe_hosts(&hosts);
+            text.push_str(&unsafe_note(&other));
+            if names.is_empty() {
+                continue;
+            }
+            text.push_str(&format!("# numaio.features on {names}\n"));
+            text.push_str(&format!("numaio-check={result}\nnumaio-group={}\n", clean_word(&group.name)));
+            for PlacedDevice { name, nodes, .. } in group.placed_devices() {
+                let nodes: String = nodes.to_string().replace(',', "_").chars().take(63).collect();
+                text.push_str(&format!("numaio-nodes-{}={nodes}\n", clean_word(name)));
+            }
+        }
+    }
+    text
+}
+
+/// Formats a configuration of the balloons policy for each group: a balloon type for each device,
+/// for which the policy takes CPUs of the device's node.
+///
+/// The policy knows that node alone. Devices whose full bandwidth is reached from other nodes only
+/// are named in comments.
+pub fn balloons(groups: &[GroupTopology]) -> String {
+    let mut text = String::new();
+    for group in groups {
+        let (hosts, other) = safe_hosts(&group.hosts);
+        let name = clean_word(&group.name).to_ascii_lowercase().replace('_', "-");
+        text.push_str(&format!("---\n# Hosts: {hosts}\n{}", unsafe_note(&other)));
+        text.push_str(&format!("# Label them config.nri/group=numaio-{name}\n"));
+        text.push_str("apiVersion: config.nri/v1alpha1\nkind: BalloonsPolicy\nmetadata:\n");
+        text.push_str(&format!("  name: group.numaio-{name}\n  namespace: kube-system\nspec:\n"));
+        text.push_str("  pinCPU: true\n  pinMemory: true\n  reservedResources:\n    cpu: 1000m\n");
+        let types = balloon_types(group);
+        text.push_str(if types.contains("- name") { "  balloonTypes:\n" } else { "  balloonTypes: []\n" });
+        text.push_str(&types);
+    }
+    text
+}
+
+fn balloon_types(group: &GroupTopology) -> String {
+    let mut text = String::new();
+    for PlacedDevice { device, name, nodes } in group.placed_devices() {
+        let own: NodeSet = group
+            .topology
+            .nodes
+            .iter()
+            .map(|node| node.id)
+            .filter(|node| group.topology.devices_on(*node).any(|other| other.path == device.path))
+            .collect();
+        let cpus: u64 =
+            own.iter().filter_map(|node| group.topology.node(node)).map(|node| node.cpus.len() as u64).sum();
+        if !own.intersects(&nodes) {
+            text.push_str(&format!(
+                "    # {name}: its full bandwidth is reached from nodes {nodes}, not from its own\n"
+            ));
+            continue;
+        }
+        text.push_str(&format!(
+            "    - name: near-{}\n      maxCPUs: {cpus}\n      preferCloseToDevices:\n",
+            clean_word(name).to_ascii_lowercase().replace(['_', '.'], "-")
+        ));
+        let path = match device.kind {
+            DeviceKind::Network => format!("/sys/class/net/{name}"),
+            DeviceKind::Rdma => format!("/sys/class/infiniband/{name}"),
+            _ => match device.pci {
+                Some(address) => format!("/sys/bus/pci/devices/{address}"),
+                None => continue,
+            },
+        };
+        text.push_str(&format!("        - {path}\n"));
+    }
+    text
+}
