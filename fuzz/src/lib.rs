@@ -31,7 +31,7 @@ use numaio_schema as schema;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     ("stream", stream),
     ("sink", peers::sink),
     ("source", peers::source),
@@ -40,6 +40,7 @@ pub const TARGETS: [Target; 16] = [
     ("filters", filters),
     ("tape", tape),
     ("documents", documents),
+    ("host-report", host_report),
     ("text-values", text_values),
     ("control-messages", control_messages::control_messages),
     ("paths", control_messages::paths),
@@ -68,6 +69,9 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         ]
         .map(<[u8]>::to_vec)
         .to_vec(),
+        "host-report" => {
+            vec![include_bytes!("../../crates/schema/tests/fixtures/host-report-1.json").to_vec()]
+        }
         "control-messages" => control_messages::seeds(),
         "paths" => control_messages::path_seeds(),
         "serve-config" => stored_files::config_seeds(),
@@ -189,6 +193,22 @@ fn documents(input: &[u8]) {
         |text| drop(schema::DaemonState::from_json(text)),
     ];
     read.iter().for_each(|read| read(text));
+}
+
+/// Reads the report of a host of a fleet with the documents in it. A report that is written again reads
+/// as the same.
+fn host_report(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let report = match schema::HostReport::from_json(text) {
+        Ok(report) => report,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    for document in &report.documents {
+        drop(schema::Document::from_json(&document.to_string()));
+    }
+    let written = serde_json::to_string(&report).expect("JSON");
+    let read = schema::HostReport::from_json(&written).expect("a report that was written");
+    assert_eq!(read, report, "a written report reads as another");
 }
 
 /// Parses sets and sizes, which users type, and files of the kernel.

@@ -111,10 +111,33 @@ pub fn read_of_one_machine(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>
                     Failure::file(path, message).hint("numaio report accepts documents of several machines")
                 );
             }
+            check_host(path, &document, &identity(first))
+                .map_err(|failure| failure.hint("name the documents of one host"))?;
         }
         documents.push((path.clone(), document));
     }
     Ok(documents)
+}
+
+/// Fails if a document is of another machine or host: identical machines have the same fingerprint.
+pub fn check_host(path: &Path, document: &Document, host: &Identity) -> Result<(), Failure> {
+    let own = identity(document);
+    if own.fingerprint != host.fingerprint {
+        let (actual, expected) = (machine_name(document), &host.fingerprint);
+        return Err(Failure::file(path, format!("it describes {actual}, not machine {expected}")));
+    }
+    check_hostname(path, document, host)
+}
+
+/// Fails if a document names another host. Documents without a host name are of any host.
+pub fn check_hostname(path: &Path, document: &Document, host: &Identity) -> Result<(), Failure> {
+    let own = identity(document);
+    let is_same = own.hostname == host.hostname || own.hostname.is_empty() || host.hostname.is_empty();
+    is_same.then_some(()).ok_or_else(|| {
+        let (actual, expected) = (own.hostname.escape_debug(), host.hostname.escape_debug());
+        Failure::file(path, format!("it describes the host '{actual}', not the identical host '{expected}'"))
+            .hint("numaio fleet compares hosts")
+    })
 }
 
 /// Returns what a document measured, and its provenance; none if it was not measured.

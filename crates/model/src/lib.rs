@@ -3,6 +3,7 @@
 //!
 //! Everything here is exact and deterministic: the same record yields the same model, bit for bit.
 
+mod baseline;
 mod classes;
 mod compare;
 mod devices;
@@ -22,6 +23,7 @@ mod testing;
 mod validate;
 mod views;
 
+pub use baseline::{document_changes, DocumentChanges};
 pub use classes::{classify, Point};
 pub use compare::{agreement, compare, ComparisonContext};
 pub use devices::{

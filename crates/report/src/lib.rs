@@ -4,6 +4,7 @@
 //! and recorded tapes, so they are untrusted: the module `style` replaces control characters,
 //! escape sequences and marks that change the direction of writing before a name is written.
 
+mod baseline_text;
 mod bundle;
 mod comparison_text;
 mod csv;
@@ -46,6 +47,7 @@ mod transfer_text;
 mod validation_text;
 mod verdict;
 
+pub use baseline_text::baseline_text;
 pub use bundle::{Bundle, BundleError, MachineDocuments};
 pub use comparison_text::comparison_text;
 pub use csv::csv;

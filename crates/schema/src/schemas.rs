@@ -1,5 +1,8 @@
 //! Schemas and versions of all documents.
 
+/// Schema and version of [`BaselineComparison`](crate::BaselineComparison).
+pub const BASELINE_SCHEMA: &str = "numaio/baseline/1";
+
 /// Schema and version of [`DaemonState`](crate::DaemonState).
 pub const DAEMON_STATE_SCHEMA: &str = "numaio/daemon-state/1";
 

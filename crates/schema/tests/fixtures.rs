@@ -5,7 +5,7 @@ use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
     CommandArg, Comparison, Cost, DaemonState, DevicePurpose, DevicesDocument, Diagnosis, Document,
-    DocumentError, FigureScope, FleetCheck, IoPrediction, Job, JobProblem, JobState, Model, Plan,
+    DocumentError, FigureScope, FleetCheck, HostReport, IoPrediction, Job, JobProblem, JobState, Model, Plan,
     PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, TopologyDocument,
     TransferDeviceKind, TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
 };
@@ -49,6 +49,22 @@ fn reads_prediction_version_1() {
     assert_eq!((sharing.model, sharing.parameters[0].value), (SharingModel::TimeByStreams, 0.97));
     let malformed = text.replace("\"cap_source\"", "\"no_source\"");
     assert!(matches!(IoPrediction::from_json(&malformed), Err(DocumentError::Malformed { .. })));
+}
+
+#[test]
+fn host_report_version_1_round_trips() {
+    let text = include_str!("fixtures/host-report-1.json");
+    let report = HostReport::from_json(text).expect("a report");
+    let json = serde_json::to_string(&report).expect("JSON");
+    assert_eq!(HostReport::from_json(&json).expect("the same report"), report);
+    assert_eq!((report.host.as_str(), report.topology.topology.nodes.len()), ("n17", 4));
+    let nested = Document::from_json(&report.documents[0].to_string()).expect("a document");
+    assert!(matches!(nested, Document::Model(_)), "{nested:?}");
+    let newer = text.replacen("host-report/1", "host-report/2", 1);
+    let error = HostReport::from_json(&newer).expect_err("a newer version");
+    assert!(matches!(error, DocumentError::UnsupportedVersion { age: "a newer", .. }), "{error}");
+    let cut = HostReport::from_json(&text[..text.len() / 2]).expect_err("half a report");
+    assert!(cut.to_string().contains("incomplete JSON"), "{cut}");
 }
 
 #[test]

@@ -11,3 +11,5 @@ pub use check_text::fleet_check_text;
 pub use host_text::fleet_host_text;
 pub use scheduler::{balloons, node_features, slurm_actions, GroupTopology};
 pub use summary_text::fleet_summary_text;
+
+pub(crate) use value::{nodes, percent_from, quantity, with_unit};

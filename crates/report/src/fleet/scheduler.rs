@@ -29,6 +29,8 @@ pub struct GroupTopology {
 struct PlacedDevice<'a> {
     device: &'a Device,
     name: &'a str,
+    /// Its node.
+    target: NodeId,
     nodes: NodeSet,
 }
 
@@ -39,12 +41,10 @@ impl GroupTopology {
         let is_used = |device: &&Device| {
             matches!(device.kind, DeviceKind::Gpu | DeviceKind::Network | DeviceKind::Rdma)
         };
-        let nodes: NodeSet = self.topology.nodes.iter().map(|node| node.id).collect();
         let placed = self.topology.devices.iter().filter(is_used).filter_map(|device| {
-            let on = |node: &NodeId| self.topology.devices_on(*node).any(|other| other.path == device.path);
-            let target = nodes.iter().find(on)?;
+            let target = device.locality.node?;
             let name = device.names.iter().find(|name| is_safe(name))?;
-            Some(PlacedDevice { device, name, nodes: self.best_nodes(target)? })
+            Some(PlacedDevice { device, name, target, nodes: self.best_nodes(target)? })
         });
         placed.collect()
     }
@@ -152,7 +152,7 @@ fn gres(group: &GroupTopology, hosts: &str) -> String {
     }
     devices.sort_by_key(|placed| placed.device.pci);
     let (mut text, mut nvidia) = (String::new(), 0);
-    for PlacedDevice { device, name, nodes } in &devices {
+    for PlacedDevice { device, name, nodes, .. } in &devices {
         let cores = group.slurm_cores(nodes);
         let render = device.names.iter().find(|name| name.starts_with("renderD") && is_safe(name));
         let line = match (device.kind, render) {
@@ -226,17 +226,9 @@ pub fn balloons(groups: &[GroupTopology]) -> String {
 
 fn balloon_types(group: &GroupTopology) -> String {
     let mut text = String::new();
-    for PlacedDevice { device, name, nodes } in group.placed_devices() {
-        let own: NodeSet = group
-            .topology
-            .nodes
-            .iter()
-            .map(|node| node.id)
-            .filter(|node| group.topology.devices_on(*node).any(|other| other.path == device.path))
-            .collect();
-        let cpus: u64 =
-            own.iter().filter_map(|node| group.topology.node(node)).map(|node| node.cpus.len() as u64).sum();
-        if !own.intersects(&nodes) {
+    for PlacedDevice { device, name, target, nodes } in group.placed_devices() {
+        let cpus = group.topology.node(target).map_or(0, |node| node.cpus.len());
+        if !nodes.contains(target) {
             text.push_str(&format!(
                 "    # {name}: its full bandwidth is reached from nodes {nodes}, not from its own\n"
             ));
@@ -257,4 +249,166 @@ fn balloon_types(group: &GroupTopology) -> String {
         text.push_str(&format!("        - {path}\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaio_machine::devices::Locality;
+    use numaio_machine::ids::{CpuId, PackageId};
+    use numaio_machine::topology::{Cpu, Node};
+    use numaio_schema::{CheckOptions, Fact, FactDeviation, FactKind, FLEET_CHECK_SCHEMA};
+
+    fn node(id: u32, cpus: &str) -> Node {
+        Node {
+            id: NodeId(id),
+            cpus: CpuSet::parse_list(cpus).expect("CPUs"),
+            memory: None,
+            huge_pages: Vec::new(),
+            packages: vec![PackageId(id)],
+            access: Vec::new(),
+            memory_side_caches: Vec::new(),
+            memory_allowed: true,
+            memory_kind: None,
+            memory_kind_source: None,
+        }
+    }
+
+    /// A CPU of one of two packages with two cores each; CPUs 4 to 7 are the second threads.
+    fn cpu(id: u32) -> Cpu {
+        let first = id % 4;
+        Cpu {
+            id: CpuId(id),
+            online: true,
+            node: Some(NodeId(first % 2)),
+            package: Some(PackageId(first % 2)),
+            die: None,
+            core: Some(first / 2),
+            siblings: CpuSet::parse_list(&format!("{first},{}", first + 4)).expect("CPUs"),
+            allowed: true,
+            isolated: false,
+            core_kind: None,
+        }
+    }
+
+    fn device(kind: DeviceKind, name: &str, node: u32) -> Device {
+        let locality = Locality { node: Some(NodeId(node)), ..Locality::default() };
+        Device {
+            kind,
+            names: vec![name.to_owned()],
+            name_classes: BTreeMap::new(),
+            pci: None,
+            path: name.to_owned(),
+            ids: None,
+            class: None,
+            model: String::new(),
+            driver: None,
+            locality,
+            link: None,
+            upstream: Vec::new(),
+            power: None,
+            irqs: Vec::new(),
+            sriov: None,
+            port_bits_per_s: None,
+        }
+    }
+
+    /// A group with a NIC on node 1, whose best class is node 1, and a GPU on node 0, whose best class
+    /// is node 1 as well.
+    fn group(hosts: &[&str]) -> GroupTopology {
+        let classes = |target| GroupClasses {
+            quantity: "copy-read".to_owned(),
+            target: NodeId(target),
+            classes: vec![NodeSet::one(NodeId(1)), NodeSet::one(NodeId(0))],
+        };
+        GroupTopology {
+            name: "1b".to_owned(),
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            topology: Topology {
+                nodes: vec![node(0, "0,2,4,6"), node(1, "1,3,5,7")],
+                cpus: (0..8).map(cpu).collect(),
+                devices: vec![device(DeviceKind::Network, "eth0", 1), device(DeviceKind::Gpu, "card0", 0)],
+                ..Topology::default()
+            },
+            classes: vec![classes(0), classes(1)],
+        }
+    }
+
+    fn check(host: &str) -> FleetCheck {
+        let fact = Fact { kind: FactKind::Structure, name: "link '$(x)'".into(), value: "x4".into() };
+        let deviation = FactDeviation {
+            fact,
+            expected: "x8".into(),
+            like_expected: 9,
+            like_host: 1,
+            explains: Vec::new(),
+            explains_more: 0,
+        };
+        let host = HostCheck {
+            host: host.to_owned(),
+            group: "1b".to_owned(),
+            p: None,
+            facts: vec![deviation],
+            summaries: Vec::new(),
+            figures: Vec::new(),
+            more_figures: 0,
+            better_figures: 0,
+        };
+        FleetCheck {
+            schema: FLEET_CHECK_SCHEMA.to_owned(),
+            numaio: String::new(),
+            newest: None,
+            options: CheckOptions::default(),
+            compared_hosts: 0,
+            compared_figures: 0,
+            groups: Vec::new(),
+            hosts: vec![host],
+            undecided: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn slurm_drains_hosts_and_counts_cores_over_sockets() {
+        let text = slurm_actions(&check("n1"), &[group(&["n1", "n2"])]);
+        assert!(
+            text.contains("scontrol update nodename=n1 state=drain reason='numaio: link x differs'\n"),
+            "{text}"
+        );
+        assert!(text.contains("NodeName=n1,n2 Feature=numaio_1b\n"), "{text}");
+        // Node 1 has CPUs 1, 3, 5 and 7, which are cores 2 and 3: the first socket has cores 0 and 1.
+        assert!(text.contains("NodeName=n1,n2 Name=nic Type=eth0 Count=1 Cores=2-3\n"), "{text}");
+        assert!(text.contains("NodeName=n1,n2 Name=gpu Type=card0 Count=1 Cores=2-3\n"), "{text}");
+    }
+
+    #[test]
+    fn unsafe_names_are_only_in_comments() {
+        for name in ["n1;reboot", "$(x)", "n[1-9]", "a b", "-x", "", "n1\nroot"] {
+            let text =
+                slurm_actions(&check(name), &[group(&[name, "n2"])]) + &balloons(&[group(&[name, "n2"])]);
+            let commands: Vec<&str> =
+                text.lines().filter(|line| !line.starts_with(['#', '-', ' '])).collect();
+            assert!(!commands.iter().any(|line| line.contains("drain") || line.contains("root")), "{text}");
+            assert!(name.is_empty() || !commands.iter().any(|line| line.contains(name)), "{text}");
+            assert!(text.contains("NodeName=n2 Feature=numaio_1b\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn features_distinguish_hosts_with_findings() {
+        let text = node_features(&check("n1"), &[group(&["n1", "n2"])]);
+        assert!(text.contains("# numaio.features on n2\nnumaio-check=passed\nnumaio-group=1b\n"), "{text}");
+        assert!(text.contains("# numaio.features on n1\nnumaio-check=failed\n"), "{text}");
+        assert!(text.contains("numaio-nodes-eth0=1\n"), "{text}");
+    }
+
+    #[test]
+    fn balloons_follow_devices_only_where_their_node_is_best() {
+        let text = balloons(&[group(&["n1"])]);
+        assert!(text.contains("- name: near-eth0\n      maxCPUs: 4\n"), "{text}");
+        assert!(text.contains("        - /sys/class/net/eth0\n"), "{text}");
+        assert!(
+            text.contains("# card0: its full bandwidth is reached from nodes 1, not from its own"),
+            "{text}"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use crate::style::{short, TextStyle};
 use numaio_schema::FigureKey;
 
 /// Formats a value with its unit: `11.20 GB/s`, `95.3 ns`.
-pub(super) fn with_unit(key: &FigureKey, value: f64, style: &TextStyle) -> String {
+pub(crate) fn with_unit(key: &FigureKey, value: f64, style: &TextStyle) -> String {
     let (format, unit) = match key.unit.as_str() {
         "B/s" => (NumberFormat::bandwidth(style.unit, [value]), style.unit.name().to_owned()),
         "ns" => (NumberFormat::nanoseconds([value]), "ns".to_owned()),
@@ -20,7 +20,7 @@ pub(super) fn with_unit(key: &FigureKey, value: f64, style: &TextStyle) -> Strin
 }
 
 /// Names the nodes of a figure: `0 → 7`, `3`, or nothing for a complete host.
-pub(super) fn nodes(key: &FigureKey) -> String {
+pub(crate) fn nodes(key: &FigureKey) -> String {
     match (key.from, key.to) {
         (Some(from), Some(to)) => format!("{from} → {to}"),
         (Some(node), None) | (None, Some(node)) => node.to_string(),
@@ -29,13 +29,13 @@ pub(super) fn nodes(key: &FigureKey) -> String {
 }
 
 /// Names the quantity and device of a figure: `copy-read`, `io-read nvme0n1`.
-pub(super) fn quantity(key: &FigureKey) -> String {
+pub(crate) fn quantity(key: &FigureKey) -> String {
     format!("{} {}", short(&key.quantity), short(&key.device)).trim_end().to_owned()
 }
 
 /// Formats the difference of a value from a reference in percent: `+1.2`, `-30`; empty without a
 /// reference.
-pub(super) fn percent_from(value: f64, reference: f64) -> String {
+pub(crate) fn percent_from(value: f64, reference: f64) -> String {
     if reference == 0.0 || !(value / reference).is_finite() {
         return String::new();
     }

@@ -23,6 +23,15 @@ pub struct CompareArgs {
     /// Add views from these files: documents with schema numaio/view/1, or measurements
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub with: Vec<PathBuf>,
+    /// Compare the newest measurements with earlier ones of this host, and show changed classes and
+    /// figures: with the previous saved ones, or with those of FILE
+    ///
+    /// A figure changed if the 95 % intervals do not overlap. Exit status 1 if anything changed.
+    #[arg(
+        long, value_name = "FILE", num_args = 0..=1, default_missing_value = super::baseline::PREVIOUS,
+        conflicts_with_all = ["with", "all", "measure", "node", "device", "level", "all_pairs", "stats"]
+    )]
+    pub baseline: Option<PathBuf>,
     /// Compare every document, not only the newest of each kind
     #[arg(long)]
     pub all: bool,

@@ -1,6 +1,7 @@
 //! `numaio compare`: comparison of the views of one target.
 
 mod args;
+mod baseline;
 mod missing;
 mod target;
 mod view_set;
@@ -26,6 +27,9 @@ use view_set::{Duplicates, ViewSet};
 
 /// Runs `numaio compare`.
 pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
+    if let Some(path) = &args.baseline {
+        return baseline::run(common, args, path);
+    }
     let from = read(&args.from)?;
     let with = read(&args.with)?;
     let machine = Machine::pick(common)?;
@@ -55,6 +59,7 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
         missing::measure(common, args, &machine, topology, &mut views)?;
     }
     for (path, document) in &with {
+        documents::check_hostname(path, document, &identity)?;
         if !views.add(path, document, Duplicates::Keep)? {
             return Err(no_view(path, target));
         }

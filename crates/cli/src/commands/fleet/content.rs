@@ -3,7 +3,7 @@
 use crate::documents;
 use numaio_fleet::store::{ContentFigure, ContentFinding, DocumentContent, HostClaim};
 use numaio_machine::conditions::Conditions;
-use numaio_machine::finding::{Finding, Severity};
+use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::tape::Tape;
 use numaio_model::fleet;
 use numaio_schema::{Diagnosis, Document, DocumentError, HostReport, HOST_REPORT_SCHEMA};
