@@ -195,8 +195,8 @@ fn documents(input: &[u8]) {
     read.iter().for_each(|read| read(text));
 }
 
-/// Reads the report of a host of a fleet with the documents in it. A report that is written again reads
-/// as the same.
+/// Reads the report of a host of a fleet with the documents in it. A report that is written again
+/// reads as the same.
 fn host_report(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let report = match schema::HostReport::from_json(text) {

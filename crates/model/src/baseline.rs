@@ -16,8 +16,8 @@ pub struct DocumentChanges {
     pub compared: u32,
 }
 
-/// Compares an earlier document with a later one. A figure changed if the 95 % intervals of its values
-/// do not overlap.
+/// Compares an earlier document with a later one. A figure changed if the 95 % intervals of its
+/// values do not overlap.
 pub fn document_changes(before: &Document, after: &Document) -> DocumentChanges {
     let earlier: HashMap<FigureKey, (f64, (f64, f64))> =
         figures(before).into_iter().map(|(key, _, value, interval)| (key, (value, interval))).collect();
@@ -42,8 +42,8 @@ pub fn document_changes(before: &Document, after: &Document) -> DocumentChanges 
     changes
 }
 
-/// Returns the targets and directions whose classes have other nodes. Models of other rules or levels
-/// are not comparable.
+/// Returns the targets and directions whose classes have other nodes. Models of other rules or
+/// levels are not comparable.
 fn class_changes(before: &Model, after: &Model) -> Vec<ClassChange> {
     let mut changes = Vec::new();
     for target in &after.targets {

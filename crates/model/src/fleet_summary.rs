@@ -32,6 +32,8 @@ struct NewestFigures<'a> {
     data: &'a FleetData,
     /// Indices of the rows by host, key and time.
     order: Vec<u32>,
+    /// Start of each host's part of `order`, and the end of the last.
+    starts: Vec<usize>,
     /// Index of each host by name.
     hosts: HashMap<&'a str, u32>,
 }
@@ -43,16 +45,20 @@ impl<'a> NewestFigures<'a> {
             let row = data.figures[*index as usize];
             (row.host, row.key, row.measured_at)
         });
+        let start =
+            |host: usize| order.partition_point(|index| (data.figures[*index as usize].host as usize) < host);
+        let starts = (0..=data.hosts.len()).map(start).collect();
         let hosts = data.hosts.iter().map(|host| host.name.as_str()).zip(0..).collect();
-        Self { data, order, hosts }
+        Self { data, order, starts, hosts }
     }
 
     /// Returns the newest row of a host's figure, and the one before.
     fn newest(&self, host: u32, key: u32) -> Option<(FigureRow, Option<FigureRow>)> {
-        let row = |index: u32| self.data.figures[index as usize];
-        let end = self.order.partition_point(|index| (row(*index).host, row(*index).key) <= (host, key));
-        let mut rows = self.order[..end].iter().rev().map(|index| row(*index));
-        let mut own = rows.by_ref().take_while(|row| (row.host, row.key) == (host, key));
+        let row = |index: &u32| self.data.figures[*index as usize];
+        let host = host as usize;
+        let own = &self.order[*self.starts.get(host)?..*self.starts.get(host + 1)?];
+        let end = own.partition_point(|index| row(index).key <= key);
+        let mut own = own[..end].iter().rev().map(row).take_while(|row| row.key == key);
         Some((own.next()?, own.next()))
     }
 
@@ -236,8 +242,8 @@ mod tests {
         Fact { kind, name: name.to_owned(), value: value.to_owned() }
     }
 
-    /// Three hosts with copy figures from nodes 0 and 1 to node 0; the last is slow, and has another
-    /// kernel.
+    /// Three hosts with copy figures from nodes 0 and 1 to node 0; the last is slow, and has
+    /// another kernel.
     fn fleet() -> FleetData {
         let host = |name: &str, kernel| FleetHost {
             name: name.to_owned(),

@@ -62,7 +62,7 @@ fn tapes_and_other_work_are_rejected_with_the_reason() {
 }
 
 #[test]
-fn two_hosts_of_one_name_are_kept_apart() {
+fn two_hosts_of_one_name_are_stored_as_two() {
     let home = Home::new();
     home.document("1.json", &report("n1", "aaaaaaaa11", MEASURED_AT, 1.0));
     home.document("2.json", &report("n1", "bbbbbbbb22", MEASURED_AT, 1.0));

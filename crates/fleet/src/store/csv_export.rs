@@ -139,8 +139,8 @@ const TABLES: [ExportedTable; 7] = [
 pub const DESCRIPTION: &str = "datapackage.json";
 
 impl FleetStore {
-    /// Writes each table into a file `NAME.csv` of a directory, and their description in Table Schema
-    /// into `datapackage.json`; returns the files with their numbers of rows.
+    /// Writes each table into a file `NAME.csv` of a directory, and their description in Table
+    /// Schema into `datapackage.json`; returns the files with their numbers of rows.
     ///
     /// The directory is created. Each file gets its name when it is complete.
     ///

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 /// The store of a fleet: one SQLite file.
 ///
-/// A writer holds an exclusive lock from [`FleetStore::open_to_write`] until it is dropped, so there
-/// is one at a time; readers share the file.
+/// A writer holds an exclusive lock from [`FleetStore::open_to_write`] until it is dropped, so
+/// there is one at a time; readers share the file.
 ///
-/// The journal is never a write-ahead log: WAL shares memory between processes, which fails when the
-/// file is on NFS or Lustre and the processes are on several hosts (<https://sqlite.org/wal.html>).
+/// The journal is never a write-ahead log: WAL shares memory between processes, which fails when
+/// the file is on NFS or Lustre and the processes are on several hosts
+/// (<https://sqlite.org/wal.html>).
 #[derive(Debug)]
 pub struct FleetStore {
     /// The file.
@@ -51,6 +52,10 @@ impl FleetStore {
             opened.map_err(|error| StoreError::CannotOpen { path: path.to_owned(), error })?;
         }
         let store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait)?;
+        // SQLite opens a file without write permission to read, and reports that at the first write.
+        if store.sql(|connection| connection.is_readonly(rusqlite::MAIN_DB))? {
+            return Err(StoreError::ReadOnly { path: path.to_owned() });
+        }
         // Another program's file is neither locked nor changed.
         store.version()?;
         store.lock()?;

@@ -42,8 +42,8 @@ impl Drop for Directory {
     }
 }
 
-/// Derives the content of a document of lines: `host NAME`, `machine ID`, `fingerprint F`, `at TIME`,
-/// `kernel VALUE`, `figure FROM VALUE`.
+/// Derives the content of a document of lines: `host NAME`, `machine ID`, `fingerprint F`, `at
+/// TIME`, `kernel VALUE`, `figure FROM VALUE`.
 fn derive(text: &str) -> Result<DocumentContent, String> {
     let mut content = DocumentContent { kind: "test/1".to_owned(), ..DocumentContent::default() };
     for line in text.lines() {
@@ -162,7 +162,7 @@ fn loads_newest_facts_and_all_figures() {
 }
 
 #[test]
-fn hosts_of_one_name_are_kept_apart_and_reported() {
+fn hosts_of_one_name_are_two_hosts() {
     let directory = Directory::new();
     let files = [
         directory.document("1", "host a\nmachine 11112222x\nfingerprint f\nat 1\nfigure 0 5\n"),

@@ -1,7 +1,8 @@
-//! Results of a fleet as input of schedulers: Slurm, Node Feature Discovery and the balloons policy of
-//! nri-plugins. The text is printed and never executed.
+//! Results of a fleet as input of schedulers: Slurm, Node Feature Discovery and the balloons policy
+//! of nri-plugins. The text is printed and never executed.
 //!
-//! Names come from hosts and devices. Only names of safe characters are written outside of comments.
+//! Names come from hosts and devices. Only names of safe characters are written outside of
+//! comments.
 
 use super::names::host_list;
 use crate::style::clean;
@@ -58,8 +59,8 @@ impl GroupTopology {
 
     /// Returns Slurm's indices of the cores of nodes, as ranges.
     ///
-    /// They count cores over sockets in order, and not CPUs as the kernel numbers them (gres.conf(5),
-    /// `Cores`).
+    /// They count cores over sockets in order, and not CPUs as the kernel numbers them
+    /// (gres.conf(5), `Cores`).
     fn slurm_cores(&self, nodes: &NodeSet) -> String {
         let mut cores: BTreeMap<(Option<u32>, u32), (bool, u32)> = BTreeMap::new();
         for cpu in self.topology.cpus.iter().filter(|cpu| cpu.online) {
@@ -313,8 +314,8 @@ mod tests {
         }
     }
 
-    /// A group with a NIC on node 1, whose best class is node 1, and a GPU on node 0, whose best class
-    /// is node 1 as well.
+    /// A group with a NIC on node 1, whose best class is node 1, and a GPU on node 0, whose best
+    /// class is node 1 as well.
     fn group(hosts: &[&str]) -> GroupTopology {
         let classes = |target| GroupClasses {
             quantity: "copy-read".to_owned(),
@@ -375,7 +376,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("NodeName=n1,n2 Feature=numaio_1b\n"), "{text}");
-        // Node 1 has CPUs 1, 3, 5 and 7, which are cores 2 and 3: the first socket has cores 0 and 1.
+        // Node 1 has CPUs 1, 3, 5 and 7, which are cores 2 and 3: the first socket has cores 0 and
+        // 1.
         assert!(text.contains("NodeName=n1,n2 Name=nic Type=eth0 Count=1 Cores=2-3\n"), "{text}");
         assert!(text.contains("NodeName=n1,n2 Name=gpu Type=card0 Count=1 Cores=2-3\n"), "{text}");
     }

@@ -8,8 +8,8 @@ use crate::text_page::TextPage;
 use numaio_schema::{Fact, FactDifference, FactKind, FleetSummary, GroupFigure, GroupSummary};
 use std::collections::BTreeMap;
 
-/// Formats groups: hardware, hosts, differences, classes and median figures; a group with values also
-/// as a table of hosts and quantities.
+/// Formats groups: hardware, hosts, differences, classes and median figures; a group with values
+/// also as a table of hosts and quantities.
 pub fn fleet_summary_text(summary: &FleetSummary, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let (hosts, groups) = (summary.hosts as usize, summary.groups.len());

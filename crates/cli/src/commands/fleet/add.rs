@@ -112,7 +112,7 @@ fn describe(event: &IngestEvent) -> (usize, String) {
         IngestEvent::SameName { path, name, machine_ids } => (
             1,
             format!(
-                "{}: {} hosts are named '{name}' (machine-ids {}); they are kept apart",
+                "{}: {} hosts are named '{name}' (machine-ids {}), each stored as its own host",
                 path.display(),
                 machine_ids.len(),
                 machine_ids.join(", ")

@@ -26,7 +26,8 @@ pub struct CheckArgs {
     /// Check only figures measured at or after this date; older ones are the past [UTC]
     #[arg(long, value_name = "DATE", value_parser = date)]
     pub since: Option<u64>,
-    /// Compare each host with its figures up to this date, or up to the time of a document by its id
+    /// Compare each host with its figures up to this date, or up to the time of a document by its
+    /// id
     #[arg(long, value_name = "DATE|ID", value_parser = date_or_document)]
     pub baseline: Option<TimeOption>,
     /// Smallest deviation that counts, in percent
