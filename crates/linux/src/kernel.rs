@@ -1,7 +1,7 @@
 //! The running Linux kernel as an implementation of numaio's machine traits.
 
 use crate::io::tcp::Peer;
-use crate::{control, cuda, locate, probe, tool, Root};
+use crate::{control, cuda, locate, probe, program, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
@@ -87,6 +87,7 @@ impl Probe for Kernel {
                 Some(peer) => self.peer(&peer.peer)?.tool(tool, peer, tool::run).map(Outcome::Tool),
                 None => tool::run(tool).map(Outcome::Tool),
             },
+            Workload::Program(workload) => program::run(&self.root, workload).map(Outcome::Program),
         }
     }
 }

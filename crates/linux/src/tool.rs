@@ -4,11 +4,13 @@ use crate::affinity::Mask;
 use crate::clock::nanoseconds;
 use crate::interrupt;
 use crate::memory::Policy;
+use crate::process::ProcessHandle;
 use numaio_machine::probe::{ProbeError, ToolExit, ToolOutcome, ToolOutput};
 use numaio_machine::workload::{ToolProcess, ToolWorkload};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -55,8 +57,10 @@ pub fn run(workload: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
 /// A running tool process; dropping it terminates the process.
 pub(crate) struct RunningTool {
     child: Child,
-    stdout: Option<JoinHandle<String>>,
-    stderr: Option<JoinHandle<String>>,
+    /// Reports the exit at once; `None` before Linux 5.3.
+    handle: Option<ProcessHandle>,
+    stdout: Option<OutputReader>,
+    stderr: Option<OutputReader>,
     /// Exit outcome and CPU time in nanoseconds, once known.
     ended: Option<(ToolExit, u64)>,
     /// Whether this program terminated the process.
@@ -79,21 +83,38 @@ impl RunningTool {
         command.process_group(0);
         bind(&mut command, process);
         let mut child = command.spawn().map_err(refused)?;
-        let stdout = child.stdout.take().map(|from| thread::spawn(move || read_output(from)));
-        let stderr = child.stderr.take().map(|from| thread::spawn(move || read_output(from)));
-        Ok(Self { child, stdout, stderr, ended: None, stopped: false })
+        let stdout = child.stdout.take().map(OutputReader::start);
+        let stderr = child.stderr.take().map(OutputReader::start);
+        let handle = ProcessHandle::child(&child).ok();
+        Ok(Self { child, handle, stdout, stderr, ended: None, stopped: false })
     }
 
-    /// Returns the exit outcome and CPU time in nanoseconds if the process has exited.
+    /// Returns the process ID, which is also that of its group.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the exit of the process, or until a time has elapsed.
+    pub fn exits_within(&self, limit: Duration) {
+        let waited = self.handle.as_ref().and_then(|handle| handle.exits_within(limit).ok());
+        if waited.is_none() {
+            thread::sleep(limit.min(POLL_INTERVAL));
+        }
+    }
+
+    /// Returns the exit outcome and CPU time in nanoseconds if the process has exited. Kills
+    /// children that it left running, which would disturb later measurements.
     pub fn ended(&mut self) -> Option<(ToolExit, u64)> {
-        if self.ended.is_none() {
-            self.ended = reap(self.child.id(), libc::WNOHANG);
+        if self.ended.is_none() && has_exited(self.child.id()) {
+            // The process reserves the ID of its group until it is reaped.
+            self.signal(libc::SIGKILL);
+            self.ended = reap(self.child.id(), 0);
         }
         self.ended
     }
 
     /// Terminates the process group, first with SIGTERM, then with SIGKILL.
-    fn end(&mut self) {
+    pub fn end(&mut self) {
         if self.ended().is_some() {
             return;
         }
@@ -103,8 +124,10 @@ impl RunningTool {
         while self.ended().is_none() && Instant::now() < patience {
             thread::sleep(POLL_INTERVAL);
         }
-        self.signal(libc::SIGKILL);
-        self.ended = self.ended.or_else(|| reap(self.child.id(), 0));
+        if self.ended.is_none() {
+            self.signal(libc::SIGKILL);
+            self.ended = reap(self.child.id(), 0);
+        }
     }
 
     /// Terminates the process if it is running, and returns its output.
@@ -122,8 +145,7 @@ impl RunningTool {
 
     fn output(mut self) -> ToolOutput {
         let (ended, cpu_ns) = self.ended().unwrap_or((ToolExit::TimeLimit, 0));
-        let text =
-            |from: Option<JoinHandle<String>>| from.and_then(|from| from.join().ok()).unwrap_or_default();
+        let text = |from: Option<OutputReader>| from.map(OutputReader::text).unwrap_or_default();
         ToolOutput {
             ended: if self.stopped { ToolExit::TimeLimit } else { ended },
             stdout: text(self.stdout.take()),
@@ -174,13 +196,56 @@ fn reap(pid: u32, flags: libc::c_int) -> Option<(ToolExit, u64)> {
     Some((end, ns(usage.ru_utime) + ns(usage.ru_stime)))
 }
 
+/// Returns whether a child has exited, without reaping it.
+fn has_exited(pid: u32) -> bool {
+    // SAFETY: siginfo_t is a plain C struct for which all bytes zero is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the struct lives through the call.
+    let found = unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, flags) };
+    // SAFETY: waitid sets the field, or leaves zero if the child is running.
+    found == 0 && unsafe { info.si_pid() } != 0
+}
+
+/// A thread that reads the output of a process.
+struct OutputReader {
+    kept: Arc<Mutex<Vec<u8>>>,
+    thread: JoinHandle<()>,
+}
+
+impl OutputReader {
+    fn start(from: impl Read + Send + 'static) -> Self {
+        let kept = Arc::default();
+        let shared = Arc::clone(&kept);
+        Self { kept, thread: thread::spawn(move || read_output(from, &shared)) }
+    }
+
+    /// Returns the output of an exited process. A daemon that left the process group may keep the
+    /// stream open.
+    fn text(self) -> String {
+        let patience = Instant::now() + GRACE;
+        while !self.thread.is_finished() && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(1));
+        }
+        String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
 /// Reads to the end of a stream and keeps the first [`MAX_OUTPUT_BYTES`].
-fn read_output(mut from: impl Read) -> String {
-    let mut kept = Vec::new();
-    // Output before a read error is kept; the exit status reports the rest.
-    drop(from.by_ref().take(MAX_OUTPUT_BYTES as u64).read_to_end(&mut kept));
-    drop(io::copy(&mut from, &mut io::sink()));
-    String::from_utf8_lossy(&kept).into_owned()
+fn read_output(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
+    let mut block = [0; 8192];
+    loop {
+        match from.read(&mut block) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // Output before a read error is kept; the exit status reports the rest.
+            Ok(0) | Err(_) => return,
+            Ok(count) => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let left = MAX_OUTPUT_BYTES - kept.len();
+                kept.extend_from_slice(&block[..count.min(left)]);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +299,20 @@ mod tests {
         let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
         assert!(state.is_empty() || state.contains(") Z "), "{state}");
         drop(std::fs::remove_file(file));
+    }
+
+    #[test]
+    fn kills_children_that_a_tool_leaves_behind() {
+        let outcome = run(&tool(vec![shell("sleep 1000 & echo $!", CpuSet::new(), None)], 60_000));
+        let output = outcome.expect("a shell").processes.remove(0);
+        assert_eq!(output.ended, ToolExit::Status(0));
+        let stat = format!("/proc/{}/stat", output.stdout.trim());
+        let patience = Instant::now() + Duration::from_secs(60);
+        let is_running = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+        while is_running() && Instant::now() < patience {
+            thread::sleep(POLL_INTERVAL);
+        }
+        assert!(!is_running(), "{stat}");
     }
 
     #[test]

@@ -50,7 +50,8 @@ pub struct ProcessorTime {
     pub stolen: u64,
     /// Sum of busy, stolen, idle and iowait time.
     pub total: u64,
-    /// This process's part of `busy` (/proc/self/stat, utime and stime).
+    /// The part of `busy` of this process and of its children that have exited (/proc/self/stat,
+    /// utime, stime, cutime and cstime).
     pub own: u64,
 }
 
@@ -181,16 +182,15 @@ fn parse_stat(text: &str) -> Option<ProcessorTime> {
     Some(ProcessorTime { busy, stolen, total, own: 0 })
 }
 
-/// Parses fields 14 and 15 of /proc/self/stat (`Documentation/filesystems/proc.rst`, 1.1).
+/// Parses fields 14 to 17 of /proc/self/stat (`Documentation/filesystems/proc.rst`, 1.1).
 ///
 /// Field 2, the name in parentheses, can contain any character; therefore fields are counted from
 /// the last parenthesis.
 fn parse_own(text: &str) -> Option<u64> {
     let (_, after) = text.rsplit_once(')')?;
-    let mut fields = after.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    user.checked_add(system)
+    let fields: Vec<u64> =
+        after.split_whitespace().skip(11).take(4).map(|field| field.parse().ok()).collect::<Option<_>>()?;
+    (fields.len() == 4).then(|| fields.into_iter().fold(0, u64::saturating_add))
 }
 
 /// Reads `scaling_cur_freq` of every policy, in kHz.
@@ -234,7 +234,7 @@ mod tests {
             .file("/proc/2/comm", "kthreadd\n")
             .file("/proc/812/comm", "irqbalance\n")
             .file("/proc/stat", "cpu  10 20 30 1000 100 4 5 6 7 8\ncpu0 1 2 3 4\n")
-            .file("/proc/self/stat", "812 (a) b) R 1 1 1 0 -1 0 0 0 0 0 21 12 0 0 20 0\n");
+            .file("/proc/self/stat", "812 (a) b) R 1 1 1 0 -1 0 0 0 0 0 21 12 3 4 20 0\n");
         let expected = Conditions {
             numa_balancing: Some(1),
             transparent_huge_pages: Some("madvise".into()),
@@ -242,7 +242,7 @@ mod tests {
             turbo: Some(false),
             virtual_machine: false,
             irqbalance: Some(true),
-            processor_time: Some(ProcessorTime { busy: 69, stolen: 6, total: 1175, own: 33 }),
+            processor_time: Some(ProcessorTime { busy: 69, stolen: 6, total: 1175, own: 40 }),
             frequency_mhz: Some((800, 3100)),
             cpu_throttling: None,
             microcode: Some("0xb000040".into()),

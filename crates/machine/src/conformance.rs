@@ -7,13 +7,13 @@ use crate::locate::{
 };
 use crate::probe::{
     CopyOutcome, IoGroupOutcome, IoOutcome, LatencyOutcome, Probe, ProbeError, ProbeExt, Residency,
-    StreamOutcome,
+    StreamOutcome, ToolExit,
 };
 use crate::set::CpuSet;
 use crate::sysfs::{ReadError, ReadErrorKind, Sysfs, SysfsExt};
 use crate::workload::{
-    CopyLoop, CopyWorkload, Flow, IoWorkload, LatencyWorkload, LoadWorkload, Placement, Sampling,
-    StreamGroup, StreamLoop, StreamOp, StreamWorkload,
+    CopyLoop, CopyWorkload, Flow, IoWorkload, LatencyWorkload, LoadWorkload, Placement, ProgramWorkload,
+    Sampling, StreamGroup, StreamLoop, StreamOp, StreamWorkload,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -371,6 +371,31 @@ fn ran_io(machine: &dyn Probe, io: &IoWorkload) -> IoOutcome {
         resides(&group.residency);
     }
     outcome
+}
+
+/// Checks programs of an implementation of [`Probe`].
+///
+/// `program` prints something, succeeds on its CPUs and node, and is not affected by its arguments.
+///
+/// # Panics
+/// At the first violation.
+pub fn program(machine: &dyn Probe, program: &ProgramWorkload) {
+    let outcome = machine.program(program).expect("a valid workload");
+    assert_eq!(outcome.output.ended, ToolExit::Status(0));
+    assert!(outcome.elapsed_ns > 0 && !outcome.output.stdout.is_empty(), "{outcome:?}");
+    resides(&outcome.residency);
+    let refuses = |program: ProgramWorkload| {
+        let refused = machine.program(&program);
+        assert!(matches!(refused, Err(ProbeError::Refused { .. })), "{program}: {refused:?}");
+    };
+    refuses(ProgramWorkload { command: Vec::new(), ..program.clone() });
+    refuses(ProgramWorkload { memory: NO_SUCH_NODE, ..program.clone() });
+    for cpus in [CpuSet::new(), CpuSet::one(NO_SUCH_CPU)] {
+        refuses(ProgramWorkload { placement: Placement { cpus }, ..program.clone() });
+    }
+    let absent = ProgramWorkload { command: vec![NO_SUCH_PATH.to_owned()], ..program.clone() };
+    let unsupported = ProbeError::Unsupported { what: NO_SUCH_PATH.to_owned() };
+    assert_eq!(machine.program(&absent), Err(unsupported), "a missing program");
 }
 
 /// A path that no machine has.

@@ -2,7 +2,9 @@
 
 use crate::ids::NodeId;
 use crate::set::CpuSet;
-use crate::workload::{CopyWorkload, IoWorkload, LatencyWorkload, StreamWorkload, ToolWorkload, Workload};
+use crate::workload::{
+    CopyWorkload, IoWorkload, LatencyWorkload, ProgramWorkload, StreamWorkload, ToolWorkload, Workload,
+};
 use serde::{Deserialize, Serialize};
 
 /// A machine that can run workloads.
@@ -71,6 +73,17 @@ pub trait ProbeExt: Probe {
             _ => Err(ProbeError::OtherOutcome),
         }
     }
+
+    /// Runs a program of the user.
+    ///
+    /// # Errors
+    /// As [`ProbeExt::tool`]. A program that fails or exceeds its time limit is an outcome.
+    fn program(&self, program: &ProgramWorkload) -> Result<ProgramOutcome, ProbeError> {
+        match self.run(&Workload::Program(program.clone()))? {
+            Outcome::Program(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
 }
 
 impl<T: Probe + ?Sized> ProbeExt for T {}
@@ -89,6 +102,8 @@ pub enum Outcome {
     Io(IoOutcome),
     /// Outcome of [`Workload::Tool`].
     Tool(ToolOutcome),
+    /// Outcome of [`Workload::Program`].
+    Program(ProgramOutcome),
 }
 
 /// Outcome of a copy workload.
@@ -285,6 +300,20 @@ pub struct ToolOutcome {
     /// [`ToolPeer`]: crate::workload::ToolPeer
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub there: Vec<ToolOutput>,
+}
+
+/// Outcome of a program of the user.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProgramOutcome {
+    /// Output and exit status.
+    #[serde(flatten)]
+    pub output: ToolOutput,
+    /// Time from its start to its exit, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Location of the anonymous pages of the program and its children while they ran, at the
+    /// check that found most pages, in units of 4 KiB; not checked if it exited before the first
+    /// check.
+    pub residency: Residency,
 }
 
 /// Output and exit status of a process of a tool.

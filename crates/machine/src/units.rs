@@ -55,6 +55,28 @@ impl FromStr for BandwidthUnit {
     }
 }
 
+/// Returns the bytes per second of a unit of bandwidth: `MB/s`, `GiB/s`, `Gbit/s`, `B/s`; `None` for
+/// other units.
+///
+/// The prefixes k, M, G and T are powers of 1000, Ki, Mi, Gi and Ti powers of 1024 (IEC 80000-13).
+pub fn bytes_per_s_of_unit(text: &str) -> Option<f64> {
+    let rate = text.strip_suffix("/s")?;
+    let (prefix, bytes) = match rate.strip_suffix("bit") {
+        Some(prefix) => (prefix, 0.125),
+        None => (rate.strip_suffix('B')?, 1.0),
+    };
+    let (prefix, base) = prefix.strip_suffix('i').map_or((prefix, 1000.0_f64), |prefix| (prefix, 1024.0));
+    let power = match (prefix, base == 1024.0) {
+        ("", false) => 0,
+        ("k" | "K", _) => 1,
+        ("M", _) => 2,
+        ("G", _) => 3,
+        ("T", _) => 4,
+        _ => return None,
+    };
+    Some(bytes * base.powi(power))
+}
+
 /// Formats a size: `1.5 GiB`, `512 KiB`, `17 B`; one decimal below 100 unless it is zero.
 pub fn format_size(bytes: u64) -> String {
     const NAMES: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

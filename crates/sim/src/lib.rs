@@ -19,6 +19,6 @@ mod wiring;
 mod write;
 
 pub use render::render;
-pub use simulated::Simulated;
+pub use simulated::{Simulated, SimulatedProgram};
 pub use spec::{BadSpec, Spec};
 pub use write::write_tree;

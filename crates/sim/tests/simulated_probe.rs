@@ -4,13 +4,13 @@ use numaio_machine::conformance;
 use numaio_machine::control::{Change, Control, ControlError};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::locate::LocateAnswers;
-use numaio_machine::probe::{CopyOutcome, Probe, ProbeError, ProbeExt};
+use numaio_machine::probe::{CopyOutcome, Probe, ProbeError, ProbeExt, ToolExit};
 use numaio_machine::set::CpuSet;
 use numaio_machine::sysfs::{Sysfs, SysfsExt};
 use numaio_machine::tape::{Recording, Replay, Tape, TapeHeader, TAPE_SCHEMA};
-use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, Sampling};
+use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Placement, ProgramWorkload, Sampling};
 use numaio_sim::spec::{Bimodal, Misplaced, OtherLoad};
-use numaio_sim::{shapes, Simulated, Spec};
+use numaio_sim::{shapes, Simulated, SimulatedProgram, Spec};
 
 fn copy(source: u32, sink: u32, cpus: &str) -> CopyWorkload {
     CopyWorkload {
@@ -261,4 +261,26 @@ fn answers_questions_from_its_table() {
     let mut answers = LocateAnswers::default();
     conformance::fill_answers(|question, answer| answers.add(question, answer));
     conformance::locate(&machine(|_| ()).with_answers(answers));
+}
+
+#[test]
+fn simulated_programs_print_the_bandwidth_of_stream() {
+    let program = |name: &str, efficiency| SimulatedProgram { name: name.to_owned(), efficiency };
+    let machine = machine(|_| {}).with_program(program("stream", 1.0)).with_program(program("slow", 0.5));
+    let workload = |name: &str, memory| ProgramWorkload {
+        command: vec![name.to_owned()],
+        placement: Placement { cpus: CpuSet::parse_list("0-3").expect("CPUs") },
+        memory: NodeId(memory),
+        time_limit_ms: 60_000,
+    };
+    conformance::program(&machine, &workload("stream", 1));
+    let [fast, slow] =
+        ["stream", "slow"].map(|name| machine.program_truth(&workload(name, 0)).expect("a rate"));
+    close(slow, fast / 2.0, 1e-9);
+    assert!(fast > machine.program_truth(&workload("stream", 1)).expect("a rate"), "remote memory is slower");
+    let outcome = machine.program(&workload("slow", 0)).expect("it runs");
+    assert!(outcome.output.stdout.starts_with("Copy: "), "{outcome:?}");
+    let brief = ProgramWorkload { time_limit_ms: 1, ..workload("slow", 0) };
+    let outcome = machine.program(&brief).expect("it runs");
+    assert_eq!((outcome.output.ended, outcome.elapsed_ns), (ToolExit::TimeLimit, 1_000_000));
 }

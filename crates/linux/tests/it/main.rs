@@ -7,6 +7,7 @@ mod allowed;
 mod copy;
 mod disk;
 mod latency;
+mod program;
 mod sandbox;
 #[path = "../support/seccomp.rs"]
 mod seccomp;

@@ -125,6 +125,32 @@ pub fn process_trees(root: &dyn Sysfs, pids: &[u32]) -> Vec<Vec<u32>> {
     pids.iter().map(|pid| process_tree(&children, *pid)).collect()
 }
 
+/// Returns a process with all its current descendants, the process itself first.
+///
+/// Reads only these processes, where the kernel lists children (`/proc/PID/task/TID/children`,
+/// `CONFIG_PROC_CHILDREN`, proc(5)), else as [`process_trees`].
+pub fn process_tree_of(root: &dyn Sysfs, pid: u32) -> Vec<u32> {
+    let mut process_tree = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = process_tree.get(next).copied() {
+        for tid in numbers(root, &format!("/proc/{parent}/task")).into_iter().take(MAX_THREADS) {
+            let children = match root.text(&format!("/proc/{parent}/task/{tid}/children")) {
+                Ok(children) => children,
+                // The kernel does not list children, rather than that a thread ended.
+                Err(_) if parent == pid && tid == pid => {
+                    return process_trees(root, &[pid]).into_iter().flatten().collect();
+                }
+                Err(_) => continue,
+            };
+            let children = children.split_ascii_whitespace().filter_map(|child| child.parse().ok());
+            let born: Vec<u32> = children.filter(|child| !process_tree.contains(child)).collect();
+            process_tree.extend(born);
+        }
+        next += 1;
+    }
+    process_tree
+}
+
 fn process_tree(children: &BTreeMap<u32, Vec<u32>>, pid: u32) -> Vec<u32> {
     let mut process_tree = vec![pid];
     let mut next = 0;
@@ -167,4 +193,31 @@ fn numbers(root: &dyn Sysfs, folder: &str) -> Vec<u32> {
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable();
     numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    fn stat(pid: u32, parent: u32) -> String {
+        format!("{pid} (sh) S {parent} 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 5 0 0{}\n", " 0".repeat(30))
+    }
+
+    #[test]
+    fn finds_the_descendants_with_and_without_lists_of_children() {
+        let parents = [(7, 1), (8, 7), (9, 8), (10, 1)];
+        let mut tree = Tree::new();
+        for (pid, parent) in parents {
+            tree.file(&format!("/proc/{pid}/stat"), stat(pid, parent));
+            tree.file(&format!("/proc/{pid}/task/{pid}/stat"), stat(pid, parent));
+        }
+        assert_eq!(process_tree_of(&tree, 7), [7, 8, 9]);
+        // The lists win over the states: they name no process twice, and may end anywhere.
+        for (pid, children) in [(7, "8 10 "), (8, "7 x"), (10, "")] {
+            tree.file(&format!("/proc/{pid}/task/{pid}/children"), children);
+        }
+        assert_eq!(process_tree_of(&tree, 7), [7, 8, 10]);
+        assert_eq!(process_tree_of(&tree, 99), [99]);
+    }
 }

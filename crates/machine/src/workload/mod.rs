@@ -5,6 +5,7 @@ mod copy;
 mod io;
 mod latency;
 mod memory;
+mod program;
 mod stream;
 
 pub use common::{Direction, Flow, Pages, Placement, Sampling};
@@ -15,6 +16,7 @@ pub use io::{
 };
 pub use latency::{LatencyWorkload, LoadWorkload};
 pub use memory::{MemoryBinding, MemoryPolicy};
+pub use program::ProgramWorkload;
 pub use stream::{StreamLoop, StreamOp, StreamWorkload};
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,8 @@ pub enum Workload {
     Io(IoWorkload),
     /// An external program that measures.
     Tool(ToolWorkload),
+    /// A program of the user.
+    Program(ProgramWorkload),
 }
 
 impl fmt::Display for Workload {
@@ -67,6 +71,7 @@ impl fmt::Display for Workload {
             }
             Self::Io(io) => io.fmt(f),
             Self::Tool(tool) => tool.fmt(f),
+            Self::Program(program) => program.fmt(f),
         }
     }
 }

@@ -108,6 +108,7 @@ fn nothing(workload: &Workload) -> ProbeError {
         Workload::Latency(_) => ("pointer chase", "no load completed"),
         Workload::Io(_) => ("I/O", "nothing was moved"),
         Workload::Tool(tool) => (tool.program.as_str(), "nothing was measured"),
+        Workload::Program(program) => (program.program(), "nothing was measured"),
     };
     ProbeError::Refused { what: what.to_owned(), why: format!("{did} during sampling") }
 }

@@ -5,8 +5,10 @@ mod device_sharing;
 mod io;
 mod irq_steering;
 mod latency;
-
+mod program;
 mod stream;
+
+pub use program::SimulatedProgram;
 
 use crate::noise::{run_factor, Random};
 use crate::render::{proc::numa_balancing, render, usage, usage::Usage};
@@ -48,6 +50,7 @@ pub struct Simulated {
     runs: Cell<u64>,
     balancing: Cell<Option<u32>>,
     answers: LocateAnswers,
+    programs: Vec<SimulatedProgram>,
 }
 
 impl Simulated {
@@ -65,6 +68,7 @@ impl Simulated {
             balancing: Cell::new(spec.conditions.numa_balancing),
             spec,
             answers: LocateAnswers::default(),
+            programs: Vec::new(),
         })
     }
 
@@ -249,6 +253,7 @@ impl Probe for Simulated {
             Workload::Latency(latency) => self.latency(latency).map(Outcome::Latency),
             Workload::Io(io) => self.io(io).map(Outcome::Io),
             Workload::Tool(tool) => Err(ProbeError::Unsupported { what: tool.program.clone() }),
+            Workload::Program(program) => self.program(program).map(Outcome::Program),
         }
     }
 }

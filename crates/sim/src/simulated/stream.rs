@@ -15,7 +15,7 @@ impl Simulated {
         Ok(self.wiring.stream_rates(stream).iter().sum::<f64>() * self.balancing_factor())
     }
 
-    fn admit_stream(&self, stream: &StreamWorkload) -> Result<(), ProbeError> {
+    pub(super) fn admit_stream(&self, stream: &StreamWorkload) -> Result<(), ProbeError> {
         self.admit_cpus(&stream.placement.cpus)?;
         // The loops of STREAM need the same vector extensions as copy loops.
         let vectors = match stream.stream_loop {
