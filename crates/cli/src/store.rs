@@ -16,6 +16,8 @@ pub enum Kind {
     Model,
     /// STREAM bandwidths.
     Stream,
+    /// Figures of programs.
+    Sweep,
     /// Latencies.
     Latency,
     /// I/O bandwidths.
@@ -30,6 +32,7 @@ impl Kind {
             Self::Topology => "topologies",
             Self::Model => "models",
             Self::Stream => "streams",
+            Self::Sweep => "sweeps",
             Self::Latency => "latencies",
             Self::Io => "io",
             Self::Comparison => "comparisons",
@@ -42,6 +45,7 @@ impl Kind {
             Self::Topology => "topologies",
             Self::Model => "models",
             Self::Stream => "STREAM measurements",
+            Self::Sweep => "sweeps",
             Self::Latency => "latencies",
             Self::Io => "I/O measurements",
             Self::Comparison => "comparisons",

@@ -300,6 +300,19 @@ mod tests {
         })
     }
 
+    /// Returns all partitions of `n` sorted values into `k` groups, as cuts.
+    fn partitions_into(k: usize, n: usize) -> Vec<Vec<usize>> {
+        let mut cuts: Vec<Vec<usize>> = vec![vec![0]];
+        for group in 1..k {
+            let ends = |cuts: Vec<usize>| {
+                let last = cuts[cuts.len() - 1];
+                (last + 1..=n - (k - group)).map(move |end| [&cuts[..], &[end]].concat())
+            };
+            cuts = cuts.into_iter().flat_map(ends).collect();
+        }
+        cuts.into_iter().map(|cuts| [&cuts[..], &[n]].concat()).collect()
+    }
+
     fn cost(groups: &[Vec<Point>]) -> f64 {
         let of = |group: &Vec<Point>| {
             let mean = group.iter().map(|point| point.value).sum::<f64>() / group.len() as f64;
@@ -338,6 +351,26 @@ mod tests {
                     prop_assert!(cost(&found) <= cost(&other) * (1.0 + 1e-9) + 1e-9);
                 }
             }
+        }
+
+        /// Compares with every partition for each K, and with the ratio of each K.
+        #[test]
+        fn kmeans_is_optimal_for_every_k_and_takes_the_best_one(values in prop::collection::vec(10.0..100.0f64, 8..40)) {
+            let mut sorted = points(&values, 0.0);
+            sorted.sort_by(|a, b| b.value.total_cmp(&a.value));
+            let found = classify_by_kmeans(&sorted);
+            let most = (values.len() as f64 / 2.0).sqrt() as usize;
+            let mut ratios = Vec::new();
+            for k in 2..=most {
+                let partitions = partitions_into(k, sorted.len()).into_iter().map(|cuts| cut(&sorted, &cuts));
+                let best = partitions.min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("a partition");
+                ratios.push(cluster_ratio(&best));
+                if k == found.len() {
+                    prop_assert!(cost(&found) <= cost(&best) * (1.0 + 1e-9) + 1e-9);
+                }
+            }
+            let best = ratios.into_iter().fold(f64::INFINITY, f64::min);
+            prop_assert!((2..=most).contains(&found.len()) && cluster_ratio(&found) <= best * (1.0 + 1e-6) + 1e-9);
         }
 
         /// Every node is in one class, and the classes do not depend on the order of nodes.

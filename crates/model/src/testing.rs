@@ -1,11 +1,12 @@
-//! Test data: measured I/O.
+//! Test data: measured I/O, and sweeps.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
-use numaio_machine::workload::{Direction, StreamGroup};
+use numaio_machine::workload::{Direction, Placement, StreamGroup};
 use numaio_schema::{
-    IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, PooledNoise, Provenance, Reading,
-    ReadingVisit, Rounds, Summary, IO_SCHEMA,
+    FigureSource, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, PooledNoise, Provenance,
+    Quantity, Reading, ReadingVisit, Rounds, Summary, SweepCell, SweepMethod, SweepRecord, SweepScope,
+    IO_SCHEMA, SWEEP_SCHEMA,
 };
 
 /// Returns a reading of visits, summarized like those of a campaign.
@@ -53,15 +54,7 @@ pub fn cell(direction: Direction, groups: &[(u32, u32)], gbit_per_s: f64) -> IoC
 pub fn record(node: u32, cells: Vec<IoCell>) -> IoRecord {
     IoRecord {
         schema: IO_SCHEMA.to_owned(),
-        provenance: Provenance {
-            numaio: "0".to_owned(),
-            measured_at: 1,
-            machine: Default::default(),
-            source: MachineSource::Simulated,
-            conditions: Default::default(),
-            warnings: Vec::new(),
-            complete: true,
-        },
+        provenance: provenance(),
         remote: None,
         device: IoDevice {
             name: "nvme0n1".to_owned(),
@@ -83,5 +76,50 @@ pub fn record(node: u32, cells: Vec<IoCell>) -> IoRecord {
             rounds: Rounds { precision: 0.02, time_limit_s: 1.0, elapsed_s: 1.0, seed: 1, rounds: 5 },
         },
         cells,
+    }
+}
+
+fn provenance() -> Provenance {
+    Provenance {
+        numaio: "0".to_owned(),
+        measured_at: 1,
+        machine: Default::default(),
+        source: MachineSource::Simulated,
+        conditions: Default::default(),
+        warnings: Vec::new(),
+        complete: true,
+    }
+}
+
+/// Returns a sweep with a row of figures for each CPU node; 0 is a missing one. Nodes 0 and 1 are
+/// in one package.
+pub fn sweep(quantity: Quantity, rows: &[&[f64]]) -> SweepRecord {
+    let cell = |(cpu_node, memory_node, value): (u32, u32, f64)| SweepCell {
+        cpu_node: NodeId(cpu_node),
+        memory_node: NodeId(memory_node),
+        placement: Placement { cpus: CpuSet::new() },
+        same_package: cpu_node == memory_node || (cpu_node < 2 && memory_node < 2),
+        build: 0,
+        figure: if value > 0.0 { about(value) } else { reading(&[]) },
+        other_builds: Vec::new(),
+    };
+    let cells = (0..).zip(rows).flat_map(|(cpu_node, row)| {
+        (0..).zip(row.iter()).map(move |(memory_node, value)| (cpu_node, memory_node, *value))
+    });
+    SweepRecord {
+        schema: SWEEP_SCHEMA.to_owned(),
+        provenance: provenance(),
+        method: SweepMethod {
+            name: "Prog 2".to_owned(),
+            builds: vec![vec!["prog".to_owned()]],
+            figure: FigureSource::WallTime,
+            quantity,
+            unit: "s".to_owned(),
+            scope: SweepScope::Pairs,
+            run_limit_s: 1.0,
+            rounds: Rounds { precision: 0.02, time_limit_s: 1.0, elapsed_s: 1.0, seed: 1, rounds: 5 },
+        },
+        cells: cells.map(cell).collect(),
+        classes: Default::default(),
     }
 }

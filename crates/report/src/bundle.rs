@@ -2,8 +2,8 @@
 
 use numaio_machine::topology::{Identity, Topology};
 use numaio_schema::{
-    Comparison, Document, IoRecord, LatencyRecord, Model, Provenance, StreamRecord, StreamScope,
-    TopologyDocument, View,
+    Comparison, Document, IoRecord, LatencyRecord, Model, Provenance, StreamRecord, StreamScope, SweepRecord,
+    SweepScope, TopologyDocument, View,
 };
 use std::collections::BTreeSet;
 
@@ -30,6 +30,8 @@ pub struct MachineDocuments {
     pub models: Vec<Model>,
     /// STREAM records.
     pub streams: Vec<StreamRecord>,
+    /// Figures of programs.
+    pub sweeps: Vec<SweepRecord>,
     /// Latency records.
     pub latencies: Vec<LatencyRecord>,
     /// Records of measured device I/O.
@@ -106,6 +108,7 @@ impl Bundle {
             }
             Document::Model(it) => self.machine_mut(&owner(&it.record.provenance.machine)).models.push(*it),
             Document::Stream(it) => self.machine_mut(&owner(&it.provenance.machine)).streams.push(*it),
+            Document::Sweep(it) => self.machine_mut(&owner(&it.provenance.machine)).sweeps.push(*it),
             Document::Latency(it) => self.machine_mut(&owner(&it.provenance.machine)).latencies.push(*it),
             Document::Io(it) => self.machine_mut(&owner(&it.provenance.machine)).ios.push(*it),
             Document::Comparison(it) => {
@@ -223,8 +226,14 @@ impl MachineDocuments {
     pub fn provenances(&self) -> Vec<&Provenance> {
         let models = self.models.iter().map(|it| &it.record.provenance);
         let streams = self.streams.iter().map(|it| &it.provenance);
+        let sweeps = self.sweeps.iter().map(|it| &it.provenance);
         let latencies = self.latencies.iter().map(|it| &it.provenance);
-        models.chain(streams).chain(latencies).chain(self.ios.iter().map(|it| &it.provenance)).collect()
+        models
+            .chain(streams)
+            .chain(sweeps)
+            .chain(latencies)
+            .chain(self.ios.iter().map(|it| &it.provenance))
+            .collect()
     }
 
     /// Returns whether a requested figure is missing or unsettled.
@@ -242,6 +251,9 @@ impl MachineDocuments {
         }
         for stream in &self.streams {
             documents.push(serde_json::to_value(stream)?);
+        }
+        for sweep in &self.sweeps {
+            documents.push(serde_json::to_value(sweep)?);
         }
         for latency in &self.latencies {
             documents.push(serde_json::to_value(latency)?);
@@ -262,6 +274,7 @@ impl MachineDocuments {
         let newest = |seconds: u64| std::cmp::Reverse(seconds);
         self.models.sort_by_key(|it| newest(it.record.provenance.measured_at));
         self.streams.sort_by_key(|it| newest(it.provenance.measured_at));
+        self.sweeps.sort_by_key(|it| newest(it.provenance.measured_at));
         self.latencies.sort_by_key(|it| newest(it.provenance.measured_at));
         self.ios.sort_by_key(|it| newest(it.provenance.measured_at));
         self.comparisons.sort_by_key(|it| newest(it.measured_at));
@@ -278,6 +291,7 @@ impl MachineDocuments {
         }
         self.models.retain(|model| !model.targets.is_empty());
         self.keep_newest_streams();
+        self.keep_newest_sweeps();
         self.keep_newest_latencies();
         self.keep_newest_ios();
         let mut known = BTreeSet::new();
@@ -296,6 +310,20 @@ impl MachineDocuments {
             });
         }
         self.streams.retain(|stream| !stream.cells.is_empty());
+    }
+
+    /// Keeps records as a whole: their classes are of all cells.
+    fn keep_newest_sweeps(&mut self) {
+        let mut known = BTreeSet::new();
+        self.sweeps.retain(|sweep| {
+            let by_core = sweep.method.scope == SweepScope::Cores;
+            let cells = sweep.cells.iter().map(|cell| {
+                let cores = by_core.then(|| cell.placement.clone());
+                (sweep.method.name.clone(), cell.cpu_node, cell.memory_node, cores)
+            });
+            // Not `any`, which would skip the insertions after the first one.
+            cells.filter(|key| known.insert(key.clone())).count() > 0
+        });
     }
 
     fn keep_newest_latencies(&mut self) {

@@ -7,7 +7,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{
-    Class, IoCell, IoRecord, LatencyRecord, Model, Provenance, Quantity, Reading, StreamRecord, Summary, View,
+    Class, IoCell, IoRecord, LatencyRecord, Model, Provenance, Quantity, Reading, StreamRecord, Summary,
+    SweepRecord, View,
 };
 
 /// The column names; cells that do not apply are empty.
@@ -37,9 +38,9 @@ const HEAD: [&str; 21] = [
 
 /// Formats the figures of a bundle as CSV (RFC 4180), with a header line.
 ///
-/// `what` is `copy`, `stream`, `latency`, `loaded-latency`, `load`, `view` or `io`. `series` is the
-/// direction, operation or view; for I/O the device, engine, block size and streams. Bandwidth is
-/// in bytes per second, latency in nanoseconds; `low` and `high` are the 95 % interval of the
+/// `what` is `copy`, `stream`, `sweep`, `latency`, `loaded-latency`, `load`, `view` or `io`.
+/// `series` is the direction, operation, view, or name and build of a sweep; for I/O the device,
+/// engine, block size and streams. Bandwidth is in bytes per second, latency in nanoseconds; `low` and `high` are the 95 % interval of the
 /// median. The local cell is measured once and listed in both directions.
 ///
 /// Names and failures come from the machine. A text that starts like a spreadsheet formula (`=`,
@@ -73,7 +74,7 @@ struct CsvRow {
     cpus: String,
     memory_node: Option<u32>,
     gap_ns: Option<u32>,
-    unit: &'static str,
+    unit: SafeText,
     median: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,
@@ -133,6 +134,7 @@ fn rows(machine: &MachineDocuments) -> Vec<CsvRow> {
     };
     let models = machine.models.iter().flat_map(|model| copy_rows(model, &on(&model.record.provenance)));
     let streams = machine.streams.iter().flat_map(|record| stream_rows(record, &on(&record.provenance)));
+    let sweeps = machine.sweeps.iter().flat_map(|record| sweep_rows(record, &on(&record.provenance)));
     let latencies = machine.latencies.iter().flat_map(|record| latency_rows(record, &on(&record.provenance)));
     let views = machine
         .comparisons
@@ -142,7 +144,7 @@ fn rows(machine: &MachineDocuments) -> Vec<CsvRow> {
     let views =
         views.flat_map(|(measured_at, view)| view_rows(view, &CsvRow { measured_at, ..first.clone() }));
     let ios = machine.ios.iter().flat_map(|record| io_rows(record, &on(&record.provenance)));
-    models.chain(streams).chain(latencies).chain(ios).chain(views).collect()
+    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(views).collect()
 }
 
 fn copy_rows(model: &Model, first: &CsvRow) -> Vec<CsvRow> {
@@ -162,7 +164,7 @@ fn copy_rows(model: &Model, first: &CsvRow) -> Vec<CsvRow> {
                     cpu_node: Some(target.target.0),
                     cpus: cell.placement.cpus.to_string(),
                     memory_node: Some(node.0),
-                    unit: "bytes_copied_per_s",
+                    unit: SafeText::new("bytes_copied_per_s"),
                     settled: Some(cell.settled),
                     class: class_of(&direction.classes, node),
                     failure: SafeText::new(cell.failure.as_deref().unwrap_or_default()),
@@ -200,13 +202,46 @@ fn stream_rows(record: &StreamRecord, first: &CsvRow) -> Vec<CsvRow> {
             cpu_node: Some(cell.cpu_node.0),
             cpus: cell.placement.cpus.to_string(),
             memory_node: Some(cell.memory_node.0),
-            unit: "bytes_per_s",
+            unit: SafeText::new("bytes_per_s"),
             class: class(cell),
             ..first.clone()
         };
         line.reading(&cell.bytes_per_s)
     };
     record.cells.iter().map(line).collect()
+}
+
+/// Returns a row for each build of each cell; only the best build has a class.
+fn sweep_rows(record: &SweepRecord, first: &CsvRow) -> Vec<CsvRow> {
+    let method = &record.method;
+    let unit = match method.quantity {
+        Quantity::BytesPerS => "bytes_per_s",
+        _ => method.unit.as_str(),
+    };
+    let series = |build: u32| match (method.builds.len(), method.builds.get(build as usize)) {
+        (2.., Some(command)) => format!("{}: {}", method.name, command.join(" ")),
+        _ => method.name.clone(),
+    };
+    let rows = |(index, cell): (usize, &numaio_schema::SweepCell)| {
+        let line = |build: u32, figure: &Reading, class: Option<u32>| {
+            let line = CsvRow {
+                measured_at: Some(record.provenance.measured_at),
+                what: "sweep",
+                series: SafeText::new(&series(build)),
+                cpu_node: Some(cell.cpu_node.0),
+                cpus: cell.placement.cpus.to_string(),
+                memory_node: Some(cell.memory_node.0),
+                unit: SafeText::new(unit),
+                class,
+                ..first.clone()
+            };
+            line.reading(figure)
+        };
+        let mut lines = vec![line(cell.build, &cell.figure, record.rank(index))];
+        lines.extend(cell.other_builds.iter().map(|other| line(other.build, &other.figure, None)));
+        lines
+    };
+    record.cells.iter().enumerate().flat_map(rows).collect()
 }
 
 fn latency_rows(record: &LatencyRecord, first: &CsvRow) -> Vec<CsvRow> {
@@ -218,7 +253,7 @@ fn latency_rows(record: &LatencyRecord, first: &CsvRow) -> Vec<CsvRow> {
             cpu_node: Some(cell.cpu_node.0),
             cpus: cell.cpu.to_string(),
             memory_node: Some(cell.memory_node.0),
-            unit: "ns_per_load",
+            unit: SafeText::new("ns_per_load"),
             ..first.clone()
         };
         line.reading(&cell.ns_per_load)
@@ -235,11 +270,15 @@ fn latency_rows(record: &LatencyRecord, first: &CsvRow) -> Vec<CsvRow> {
             let load = CsvRow {
                 what: "load",
                 cpus: curve.placement.cpus.to_string(),
-                unit: "bytes_read_per_s",
+                unit: SafeText::new("bytes_read_per_s"),
                 ..first.clone()
             };
-            let latency =
-                CsvRow { what: "loaded-latency", cpus: curve.cpu.to_string(), unit: "ns_per_load", ..first };
+            let latency = CsvRow {
+                what: "loaded-latency",
+                cpus: curve.cpu.to_string(),
+                unit: SafeText::new("ns_per_load"),
+                ..first
+            };
             [load.with(point.load_bytes_read_per_s.as_ref()), latency.reading(&point.ns_per_load)]
         })
     });
@@ -270,7 +309,7 @@ fn io_rows(record: &IoRecord, first: &CsvRow) -> Vec<CsvRow> {
             cpu_node: place.map(|(cpu, _)| cpu.0),
             cpus: cpus.to_string(),
             memory_node: place.map(|(_, memory)| memory.0),
-            unit: "bytes_per_s",
+            unit: SafeText::new("bytes_per_s"),
             ..first.clone()
         };
         line.reading(&cell.bytes_per_s)
@@ -283,13 +322,15 @@ fn view_rows(view: &View, first: &CsvRow) -> Vec<CsvRow> {
         Quantity::Distance => "distance",
         Quantity::NsPerLoad => "ns_per_load",
         Quantity::BytesPerS => "bytes_per_s",
+        Quantity::Score => "score",
+        Quantity::Cost => "cost",
     };
     let line = |node: &numaio_schema::NodeValue| CsvRow {
         what: "view",
         series: SafeText::new(&view.name),
         target: Some(view.target.0),
         memory_node: Some(node.node.0),
-        unit,
+        unit: SafeText::new(unit),
         median: Some(node.value),
         low: node.interval.map(|(low, _)| low),
         high: node.interval.map(|(_, high)| high),

@@ -1,7 +1,7 @@
 //! Formats the numbers of one table with the same unit and number of decimals.
 
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::{Quantity, View};
+use numaio_schema::{Quantity, SweepMethod, View};
 
 /// Unit and decimals of the numbers in one table or drawing.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,6 +23,15 @@ impl NumberFormat {
         Self::new(Quantity::NsPerLoad, BandwidthUnit::default(), values)
     }
 
+    /// Creates the format of a sweep's figures.
+    pub(crate) fn sweep(
+        method: &SweepMethod,
+        unit: BandwidthUnit,
+        values: impl IntoIterator<Item = f64>,
+    ) -> Self {
+        Self::new(method.quantity, unit, values)
+    }
+
     /// Creates the format of a view's values.
     pub(crate) fn for_view(view: &View, unit: BandwidthUnit) -> Self {
         Self::new(view.quantity, unit, view.nodes.iter().map(|node| node.value))
@@ -38,7 +47,7 @@ impl NumberFormat {
             _ => 4,
         };
         let most = match quantity {
-            Quantity::BytesPerS => 4,
+            Quantity::BytesPerS | Quantity::Score | Quantity::Cost => 4,
             Quantity::NsPerLoad => 1,
             Quantity::Distance => 0,
         };
@@ -80,16 +89,17 @@ impl NumberFormat {
     pub(crate) fn number(&self, value: f64) -> f64 {
         match self.quantity {
             Quantity::BytesPerS => self.unit.of(value),
-            Quantity::NsPerLoad | Quantity::Distance => value,
+            Quantity::NsPerLoad | Quantity::Distance | Quantity::Score | Quantity::Cost => value,
         }
     }
 
-    /// Returns the name of the unit; distances have none.
+    /// Returns the name of the unit; distances have none, and figures of programs state it in their
+    /// title.
     pub(crate) fn unit(&self) -> &'static str {
         match self.quantity {
             Quantity::BytesPerS => self.unit.name(),
             Quantity::NsPerLoad => "ns",
-            Quantity::Distance => "",
+            Quantity::Distance | Quantity::Score | Quantity::Cost => "",
         }
     }
 

@@ -89,7 +89,7 @@ fn figures(column: &Column, unit: BandwidthUnit) -> Option<NumberFormat> {
     match column.view.quantity {
         Quantity::BytesPerS => Some(NumberFormat::bandwidth(unit, values)),
         Quantity::NsPerLoad => Some(NumberFormat::nanoseconds(values)),
-        Quantity::Distance => None,
+        Quantity::Distance | Quantity::Score | Quantity::Cost => None,
     }
 }
 

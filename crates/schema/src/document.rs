@@ -4,11 +4,11 @@ use crate::read::{parse, schema_of, unexpected, DocumentError};
 use crate::schemas::{
     COMPARISON_SCHEMA, FLEET_CHECK_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA,
     PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PREDICTION_SCHEMA_1, RECEIPT_SCHEMA, RECORD_SCHEMA,
-    STREAM_SCHEMA, TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VIEW_SCHEMA,
+    STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VIEW_SCHEMA,
 };
 use crate::{
     Comparison, FleetCheck, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem,
-    Receipt, Record, StreamRecord, TopologyDocument, Validation, View,
+    Receipt, Record, StreamRecord, SweepRecord, TopologyDocument, Validation, View,
 };
 
 /// A stored document of any kind.
@@ -22,6 +22,8 @@ pub enum Document {
     Model(Box<Model>),
     /// Measured STREAM bandwidth.
     Stream(Box<StreamRecord>),
+    /// Measured figures of a program.
+    Sweep(Box<SweepRecord>),
     /// Measured latency.
     Latency(Box<LatencyRecord>),
     /// Measured I/O of a device.
@@ -58,6 +60,7 @@ impl Document {
             RECORD_SCHEMA => Self::Record(parse(text)?),
             MODEL_SCHEMA => Self::Model(parse(text)?),
             STREAM_SCHEMA => Self::Stream(parse(text)?),
+            SWEEP_SCHEMA => Self::Sweep(parse(text)?),
             LATENCY_SCHEMA => Self::Latency(parse(text)?),
             IO_SCHEMA => Self::Io(parse(text)?),
             VIEW_SCHEMA => Self::View(parse(text)?),

@@ -33,6 +33,7 @@ mod schemas;
 mod status;
 mod stream;
 mod summary;
+mod sweep;
 mod topology;
 mod transfer_record;
 mod validation;
@@ -90,12 +91,15 @@ pub use schemas::{
     FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA, FLEET_SUMMARY_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA,
     IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA,
     PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA,
-    STREAM_SCHEMA, TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA,
-    VERIFICATION_SCHEMA, VIEW_SCHEMA,
+    STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA,
+    VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
+pub use sweep::{
+    BuildFigure, FigureSource, SweepCell, SweepClass, SweepClasses, SweepMethod, SweepRecord, SweepScope,
+};
 pub use topology::TopologyDocument;
 pub use transfer_record::{
     ActiveSessions, DaemonState, TransferCounts, TransferDirection, TransferRecord, TransferResult,

@@ -72,6 +72,9 @@ pub const STATUS_SCHEMA: &str = "numaio/status/1";
 /// Schema and version of [`StreamRecord`](crate::StreamRecord).
 pub const STREAM_SCHEMA: &str = "numaio/stream/1";
 
+/// Schema and version of [`SweepRecord`](crate::SweepRecord).
+pub const SWEEP_SCHEMA: &str = "numaio/sweep/1";
+
 /// Schema and version of [`TopologyDocument`](crate::TopologyDocument).
 pub const TOPOLOGY_SCHEMA: &str = "numaio/topology/1";
 
@@ -99,6 +102,7 @@ pub(crate) const SCHEMAS: [&str; 15] = [
     RECORD_SCHEMA,
     MODEL_SCHEMA,
     STREAM_SCHEMA,
+    SWEEP_SCHEMA,
     LATENCY_SCHEMA,
     IO_SCHEMA,
     VIEW_SCHEMA,

@@ -59,6 +59,10 @@ pub enum Quantity {
     NsPerLoad,
     /// Bytes per second; higher is better.
     BytesPerS,
+    /// A figure of a program in its own unit; higher is better.
+    Score,
+    /// A figure of a program in its own unit, such as its time; lower is better.
+    Cost,
 }
 
 /// The value of a node.
@@ -187,6 +191,6 @@ impl Comparison {
 impl Quantity {
     /// Returns whether higher values are better.
     pub fn more_is_better(self) -> bool {
-        self == Self::BytesPerS
+        matches!(self, Self::BytesPerS | Self::Score)
     }
 }

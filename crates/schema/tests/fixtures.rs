@@ -6,8 +6,9 @@ use numaio_machine::ids::NodeId;
 use numaio_schema::{
     CommandArg, Comparison, Cost, DaemonState, DevicePurpose, DevicesDocument, Diagnosis, Document,
     DocumentError, FigureScope, FleetCheck, HostReport, IoPrediction, Job, JobProblem, JobState, Model, Plan,
-    PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, TopologyDocument,
-    TransferDeviceKind, TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
+    PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, SweepRecord, SweepScope,
+    TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord, TransferResult, TransferTotals,
+    ValueSource, View,
 };
 
 #[test]
@@ -23,6 +24,20 @@ fn reads_record_version_1() {
     let record = Record::from_json(include_str!("fixtures/record-1.json")).expect("a record");
     assert_eq!(record.cells.len(), 7);
     assert!(record.provenance.complete && record.cells.iter().all(|cell| cell.bytes_copied_per_s.is_some()));
+}
+
+#[test]
+fn sweep_version_1_round_trips() {
+    let text = include_str!("fixtures/sweep-1.json");
+    let sweep = SweepRecord::from_json(text).expect("a sweep");
+    let json = serde_json::to_string(&sweep).expect("JSON");
+    assert_eq!(SweepRecord::from_json(&json).expect("the same sweep"), sweep);
+    let Document::Sweep(document) = Document::from_json(text).expect("a document") else { panic!() };
+    assert_eq!(*document, sweep);
+    assert_eq!((sweep.method.scope, sweep.method.quantity), (SweepScope::Pairs, Quantity::BytesPerS));
+    assert_eq!((sweep.cells[0].build, sweep.cells[0].other_builds[0].figure.median()), (1, Some(19.1e9)));
+    let ranks: Vec<Option<u32>> = (0..4).map(|cell| sweep.rank(cell)).collect();
+    assert_eq!(ranks, [Some(1), Some(2), None, Some(1)]);
 }
 
 #[test]

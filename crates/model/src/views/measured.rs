@@ -5,7 +5,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::{
     Cell, IntervalKind, LatencyRecord, Model, NodeValue, Provenance, Quantity, Reading, StreamRecord,
-    StreamScope, Summary, View,
+    StreamScope, Summary, SweepRecord, SweepScope, View,
 };
 
 /// Fixed side of the measured pairs.
@@ -121,6 +121,41 @@ pub fn stream_views(record: &StreamRecord, subject: &ViewSubject) -> Vec<View> {
         measured_view(subject, kind, &readings, complete)
     });
     measured(views, &record.provenance)
+}
+
+/// Returns the figures of a sweep: by CPUs of the target with memory of every node (CPU-centric),
+/// and by CPUs of every node with memory of the target (memory-centric). Figures of single cores
+/// are summarized by node.
+pub fn sweep_views(record: &SweepRecord, subject: &ViewSubject) -> Vec<View> {
+    let method = &record.method;
+    let unit = if method.unit.is_empty() { String::new() } else { format!(" ({})", method.unit) };
+    let cores = if method.scope == SweepScope::Cores { ", one core" } else { "" };
+    let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
+    let around = |center: &&Center| center.is_around(subject.target, pairs.clone());
+    let views = Center::ALL.iter().filter(around).filter_map(|center| {
+        let readings: Vec<(NodeId, NodeReadings)> = record
+            .cells
+            .iter()
+            .filter_map(|cell| {
+                let node = center.other(subject.target, cell.cpu_node, cell.memory_node)?;
+                Some((node, NodeReadings::of_reading(&cell.figure)))
+            })
+            .collect();
+        let kind = Kind {
+            name: format!("sweep-{}-{}", stable_name(&method.name), center.name()),
+            title: format!("{}{unit}{cores}, {}", method.name, center.title()),
+            direction: None,
+            quantity: method.quantity,
+        };
+        measured_view(subject, kind, &readings, record.provenance.complete)
+    });
+    measured(views, &record.provenance)
+}
+
+/// Returns a name of lower-case letters, digits and hyphens.
+fn stable_name(name: &str) -> String {
+    let words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect::<Vec<_>>().join("-")
 }
 
 /// Returns the copy model's device write and device read, regardless of the rule of its classes.

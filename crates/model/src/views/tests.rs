@@ -354,3 +354,28 @@ fn derived_fields_are_recomputed() {
     odd.classes.clear();
     assert_eq!(derived(odd), good[0]);
 }
+
+#[test]
+fn sweep_has_a_view_for_each_center_in_its_own_unit() {
+    let record =
+        crate::testing::sweep(Quantity::Cost, &[&[1.0, 2.0, 4.0], &[2.0, 1.0, 3.0], &[4.0, 3.0, 0.0]]);
+    let subject = ViewSubject { machine: "m", target: NodeId(0), level: 0.1 };
+    let views = sweep_views(&record, &subject);
+    let names: Vec<(&str, &str)> =
+        views.iter().map(|view| (view.name.as_str(), view.title.as_str())).collect();
+    assert_eq!(
+        names,
+        [
+            ("sweep-prog-2-cpu-centric", "Prog 2 (s), CPU-centric"),
+            ("sweep-prog-2-memory-centric", "Prog 2 (s), memory-centric")
+        ]
+    );
+    let classes: Vec<String> = views[0].classes.iter().map(|class| class.nodes.to_string()).collect();
+    assert_eq!(
+        (classes, views[0].node(NodeId(2)).and_then(|node| node.factor)),
+        (vec!["0".into(), "1".into(), "2".into()], Some(4.0))
+    );
+    // The pair of node 2 with itself failed.
+    let two = sweep_views(&record, &ViewSubject { target: NodeId(2), ..subject });
+    assert!(two[0].node(NodeId(2)).is_none() && two[0].nodes.len() == 2);
+}

@@ -5,13 +5,14 @@ use crate::bundle::MachineDocuments;
 use crate::io_text;
 use crate::phrases::{self, count};
 use crate::record_header::{conditions, date, loop_name, percent};
+use crate::sweep_text;
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_schema::{
     IoRecord, LatencyRecord, MachineSource, Method, Model, Provenance, Reading, Rounds, StreamRecord,
-    StreamScope,
+    StreamScope, SweepRecord,
 };
 use std::collections::BTreeSet;
 
@@ -169,6 +170,20 @@ pub(super) fn stream_settings(stream: &StreamRecord) -> Vec<Setting> {
     ];
     let readings = stream.cells.iter().map(|cell| &cell.bytes_per_s);
     settings.extend(round_settings(&method.rounds, readings));
+    settings
+}
+
+/// Returns the settings of a sweep.
+pub(super) fn sweep_settings(sweep: &SweepRecord) -> Vec<Setting> {
+    let method = &sweep.method;
+    let builds = method.builds.iter().map(|command| command.join(" "));
+    let mut settings = vec![
+        (if method.builds.len() > 1 { "Builds" } else { "Command" }, phrases::joined(builds, "; ")),
+        ("Figure", sweep_text::figure_phrase(method)),
+        ("Binding", sweep_text::binding_phrase(method.scope).to_owned()),
+        ("Time limit of a run", format!("{} s", method.run_limit_s)),
+    ];
+    settings.extend(round_settings(&method.rounds, sweep.cells.iter().map(|cell| &cell.figure)));
     settings
 }
 

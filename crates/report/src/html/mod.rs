@@ -15,6 +15,7 @@ mod model;
 mod page;
 mod stream;
 mod summary;
+mod sweep;
 mod targets;
 
 use crate::bundle::{Bundle, MachineDocuments};
@@ -141,6 +142,7 @@ fn write_machine(page: &mut HtmlPage, machine: &MachineDocuments, name: &str, li
     }
     sections.extend(machine.models.iter().map(|it| model::write(page, it)));
     sections.extend(machine.streams.iter().map(|it| stream::write(page, it)));
+    sections.extend(machine.sweeps.iter().map(|it| sweep::write(page, it)));
     sections.extend(machine.latencies.iter().map(|it| latency::write(page, it)));
     sections.extend(machine.ios.iter().map(|it| io::write(page, it)));
     if !machine.comparisons.is_empty() || !machine.views.is_empty() {
@@ -185,6 +187,9 @@ fn method_sections(page: &mut HtmlPage, machine: &MachineDocuments) -> Markup {
         }
         @for stream in &machine.streams {
             (method::write(page, "STREAM", (machine, &stream.provenance), &method::stream_settings(stream)))
+        }
+        @for sweep in &machine.sweeps {
+            (method::write(page, &sweep.method.name, (machine, &sweep.provenance), &method::sweep_settings(sweep)))
         }
         @for latency in &machine.latencies {
             (method::write(page, "Latency", (machine, &latency.provenance), &method::latency_settings(latency)))

@@ -31,7 +31,7 @@ pub(super) fn uncompared_views(views: &[View], unit: BandwidthUnit) -> Vec<Sheet
 /// Returns the table of values and classes: a row for each node, a column for each view.
 fn values(target: NodeId, views: &[&View], unit: BandwidthUnit) -> Sheet {
     let heads = views.iter().map(|view| match view.quantity {
-        Quantity::Distance => view.title.clone(),
+        Quantity::Distance | Quantity::Score | Quantity::Cost => view.title.clone(),
         Quantity::NsPerLoad => format!("{} (ns)", view.title),
         Quantity::BytesPerS => format!("{} ({unit})", view.title),
     });

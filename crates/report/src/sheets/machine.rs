@@ -3,7 +3,7 @@
 use super::sheet::{Align, Sheet};
 use crate::bundle::MachineDocuments;
 use crate::record_header::{self, conditions, date};
-use crate::{io_text, latency_text, phrases, stream_text};
+use crate::{io_text, latency_text, phrases, stream_text, sweep_text};
 use numaio_schema::{MachineSource, Provenance};
 
 /// Returns the tables of a machine.
@@ -32,6 +32,11 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
         provenance: &record.provenance,
         method: stream_text::method_sentence(record),
     });
+    let sweeps = machine.sweeps.iter().map(|record| Measurement {
+        subject: "Program",
+        provenance: &record.provenance,
+        method: format!("{}: {}", record.method.name, sweep_text::method_sentence(record)),
+    });
     let latencies = machine.latencies.iter().map(|record| Measurement {
         subject: "Latency",
         provenance: &record.provenance,
@@ -42,7 +47,7 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
         provenance: &record.provenance,
         method: format!("{}: {}", record.device.name, io_text::method_sentence(record)),
     });
-    models.chain(streams).chain(latencies).chain(ios).collect()
+    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).collect()
 }
 
 fn about(machine: &MachineDocuments) -> Sheet {

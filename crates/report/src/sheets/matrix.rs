@@ -14,12 +14,12 @@ use numaio_schema::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The key of a row: a node, or one of its CPUs.
-type Row = (NodeId, Option<CpuId>);
+pub(super) type Row = (NodeId, Option<CpuId>);
 
 /// A value, and whether it is as precise as requested.
-type Figure = (Option<f64>, bool);
+pub(super) type Figure = (Option<f64>, bool);
 
-fn figure(reading: &Reading) -> Figure {
+pub(super) fn figure(reading: &Reading) -> Figure {
     (reading.median(), reading.settled)
 }
 
@@ -100,18 +100,19 @@ pub(super) fn latency_sheets(record: &LatencyRecord, unit: BandwidthUnit) -> Vec
     sheets
 }
 
-struct Matrix {
-    title: String,
+/// A table with a row for each node or CPU, and a column for each memory node.
+pub(super) struct Matrix {
+    pub title: String,
     /// Title of the rows.
-    rows: &'static str,
-    cells: BTreeMap<(Row, NodeId), Figure>,
-    figures: NumberFormat,
+    pub rows: &'static str,
+    pub cells: BTreeMap<(Row, NodeId), Figure>,
+    pub figures: NumberFormat,
     /// Returns the better of two values.
-    best: fn(f64, f64) -> f64,
+    pub best: fn(f64, f64) -> f64,
 }
 
 impl Matrix {
-    fn sheet(self) -> Sheet {
+    pub fn sheet(self) -> Sheet {
         let rows: BTreeSet<Row> = self.cells.keys().map(|(row, _)| *row).collect();
         let columns: BTreeSet<NodeId> = self.cells.keys().map(|(_, column)| *column).collect();
         let heads = columns.iter().map(|node| node.to_string());
@@ -124,10 +125,7 @@ impl Matrix {
             .map(|column| rows.iter().filter_map(|row| value(row, column)).reduce(self.best))
             .collect();
         for row in &rows {
-            let name = match row {
-                (node, Some(cpu)) => format!("{node}, CPU {cpu}"),
-                (node, None) => node.to_string(),
-            };
+            let name = row_name(row);
             let texts = columns.iter().zip(&bests).map(|(column, best)| match value(row, column) {
                 Some(value) => Text { text: self.figures.format(value), best: *best == Some(value) },
                 None => Text::from("–"),
@@ -151,8 +149,16 @@ impl Matrix {
     }
 }
 
+/// Returns the name of a row: `2`, or `2, CPU 17`.
+pub(super) fn row_name(row: &Row) -> String {
+    match row {
+        (node, Some(cpu)) => format!("{node}, CPU {cpu}"),
+        (node, None) => node.to_string(),
+    }
+}
+
 /// Maximum number of characters of class members in a row; rows cannot be split over pages.
-const LONGEST: usize = 400;
+pub(super) const LONGEST: usize = 400;
 
 fn pair_classes(classes: &PairClasses, unit: BandwidthUnit) -> Sheet {
     let title =

@@ -6,6 +6,7 @@ mod machine;
 mod matrix;
 mod model;
 mod sheet;
+mod sweep;
 
 pub(crate) use io::sheet as io_sheet;
 pub(crate) use sheet::{Align, Section, Sheet, Text};
@@ -22,6 +23,7 @@ pub(crate) fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<S
         classes.into_iter().chain(matrix::copy_sheets(model, unit))
     });
     let streams = machine.streams.iter().flat_map(|record| matrix::stream_sheets(record, unit));
+    let sweeps = machine.sweeps.iter().flat_map(|record| sweep::sheets(record, unit));
     let latencies = machine.latencies.iter().flat_map(|record| matrix::latency_sheets(record, unit));
     let ios = machine.ios.iter().map(|record| io::sheet(record, unit));
     let compared = machine.comparisons.iter().flat_map(|comparison| comparison::sheets(comparison, unit));
@@ -30,6 +32,7 @@ pub(crate) fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<S
         Section { title: "Machine and measurements", sheets: machine::sheets(machine) },
         Section { title: "I/O bandwidth model", sheets: models.collect() },
         Section { title: "STREAM", sheets: streams.collect() },
+        Section { title: "Programs", sheets: sweeps.collect() },
         Section { title: "Latency", sheets: latencies.collect() },
         Section { title: "Measured I/O", sheets: ios.collect() },
         Section { title: "Comparison of views", sheets: compared.chain(uncompared).collect() },

@@ -1,14 +1,14 @@
-//! Text of STREAM and latency.
+//! Text of STREAM, sweeps and latency, and tables of sweeps.
 
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Identity;
 use numaio_machine::workload::{Pages, Placement, StreamLoop, StreamOp};
-use numaio_report::{latency_text, stream_text, TextStyle};
+use numaio_report::{csv, latency_text, latex, stream_text, sweep_text, Bundle, TextStyle};
 use numaio_schema::{
-    LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, MachineSource, Provenance, Reading,
-    ReadingVisit, Rounds, StreamCell, StreamMethod, StreamRecord, StreamScope, Summary, Warning,
-    LATENCY_SCHEMA, STREAM_SCHEMA,
+    Document, LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve, MachineSource, Provenance,
+    Quantity, Reading, ReadingVisit, Rounds, StreamCell, StreamMethod, StreamRecord, StreamScope, Summary,
+    SweepRecord, SweepScope, Warning, LATENCY_SCHEMA, STREAM_SCHEMA,
 };
 
 fn provenance(complete: bool) -> Provenance {
@@ -173,4 +173,63 @@ fn latency_has_factors_and_curves_start_without_load() {
         lines.iter().position(|line| line.starts_with("no load       0.00        80.0")).expect("idle");
     assert!(lines[idle + 1].starts_with("800       2.00        95.0  ±0.5 %"), "{text}");
     assert!(lines[idle + 2].ends_with("mbind: not permitted"), "{text}");
+}
+
+/// Returns the stored sweep of two builds on two nodes; a build and a pair failed.
+fn sweep() -> SweepRecord {
+    let text = include_str!("../../../schema/tests/fixtures/sweep-1.json");
+    SweepRecord::from_json(text).expect("a sweep")
+}
+
+#[test]
+fn sweep_shows_figures_classes_best_builds_and_failures() {
+    let text = sweep_text(&sweep(), &[], &NodeSet::new(), &TextStyle::default());
+    for part in [
+        "Median of stream in GB/s: CPUs of the row's node, memory of the column's node",
+        "0         21.20  9.15",
+        "1             -  21.00",
+        "No value for node 1 on 0: ./stream.gcc: it exited with status 1: no memory",
+        "1: ./stream.gcc -t 4",
+        "Classes of all pairs, best first: k-means",
+        "best of 2 builds",
+        "INCOMPLETE",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in: {text}");
+    }
+    let classes: Vec<&str> = text.lines().skip_while(|line| !line.contains("CLASS")).collect();
+    assert!(classes[1].contains("0: 0; 1: 1") && classes[2].contains("0: 1"), "{text}");
+}
+
+#[test]
+fn sweep_of_cores_lists_cpus_with_the_same_memory_nodes_together() {
+    let mut sweep = sweep();
+    sweep.method.scope = SweepScope::Cores;
+    for (cell, cpu) in sweep.cells.iter_mut().zip([0, 0, 4, 5]) {
+        cell.placement.cpus = CpuSet::one(CpuId(cpu));
+    }
+    sweep.cells[2].memory_node = NodeId(1);
+    sweep.classes.classes[0].cells = vec![1, 2, 3];
+    let text = sweep_text(&sweep, &[], &NodeSet::new(), &TextStyle::default());
+    assert!(text.contains("CPUS: MEMORY") && text.contains("0,4-5: 1"), "{text}");
+    assert!(text.contains("1, CPU 5"), "{text}");
+}
+
+#[test]
+fn costs_have_their_own_unit_and_hostile_names_are_cleaned() {
+    let mut sweep = sweep();
+    sweep.method.quantity = Quantity::Cost;
+    sweep.method.unit = "m\u{1b}s".to_owned();
+    sweep.method.name = "=x\u{202e}\u{1b}[2J".to_owned();
+    sweep.method.builds[0][0] = "\u{1b}]0;a".to_owned();
+    let text = sweep_text(&sweep, &[], &NodeSet::new(), &TextStyle::default());
+    assert!(text.contains("lower is better") && !text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    let mut bundle = Bundle::default();
+    bundle.add(Document::Sweep(Box::new(sweep))).expect("added");
+    let rows = csv(&bundle).expect("rows");
+    assert!(rows.contains(",sweep,'=x") && !rows.contains('\u{1b}'), "{rows}");
+    assert_eq!(rows.lines().count(), 1 + 8, "a row for each build of each pair");
+    let tables = latex(&bundle, Default::default());
+    assert!(tables.contains("best build") && !tables.contains('\u{1b}'), "{tables}");
+    let page = numaio_report::html(&bundle, Default::default());
+    assert!(page.contains("k-means") && !page.contains(['\u{1b}', '\u{202e}']), "{page}");
 }

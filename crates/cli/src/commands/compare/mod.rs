@@ -173,9 +173,11 @@ fn add_saved(common: &Common, views: &mut ViewSet, all: bool, machine: &Identity
             views.add(&path, &documents::read(&path)?, duplicates)?;
         }
     }
-    // Each document of I/O may cover another device and engine.
-    for path in documents::saved(common, Kind::Io, machine).take(MOST_SAVED) {
-        views.add(&path, &documents::read(&path)?, duplicates)?;
+    // Each document may cover another program, or another device and engine.
+    for kind in [Kind::Sweep, Kind::Io] {
+        for path in documents::saved(common, kind, machine).take(MOST_SAVED) {
+            views.add(&path, &documents::read(&path)?, duplicates)?;
+        }
     }
     Ok(())
 }
