@@ -3,8 +3,9 @@
 //!
 //! [`campaign::run`] measures the cells of Algorithm 1 of Li et al. (ICPP 2013): threads on a
 //! target node copy from and to every node with memory. [`stream::run`] and [`latency::run`]
-//! measure every pair of CPU node and memory node, [`io::run`] streams between a device and each
-//! node, moved by an [`engine`]. All use the same stopping [`Rule`].
+//! measure every pair of CPU node and memory node, [`sweep::run`] a program of the user on every
+//! pair, and [`io::run`] streams between a device and each node, moved by an [`engine`]. All use
+//! the same stopping [`Rule`].
 
 pub mod campaign;
 mod cells;
@@ -18,6 +19,7 @@ mod rounds;
 mod setting;
 mod sizes;
 pub mod stream;
+pub mod sweep;
 mod trial;
 mod visit_order;
 mod warnings;
@@ -29,3 +31,4 @@ pub use options::{CampaignError, Options, Threads};
 pub use rounds::Rule;
 pub use setting::{Event, Setting};
 pub use stream::StreamOptions;
+pub use sweep::SweepOptions;

@@ -131,6 +131,12 @@ pub enum CampaignError {
         /// How to install it.
         remedy: String,
     },
+    /// The program of a sweep does not exist.
+    #[error("cannot execute '{program}': no such program")]
+    ProgramNotFound {
+        /// Its name or path.
+        program: String,
+    },
     /// No cell could be measured; the reason of the first one.
     #[error("nothing could be measured: {0}")]
     Nothing(ProbeError),

@@ -4,4 +4,5 @@ mod campaign;
 mod io;
 mod latency;
 mod stream;
+mod sweep;
 mod topology;
