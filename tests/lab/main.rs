@@ -10,3 +10,4 @@ mod place;
 mod predict;
 mod rdma;
 mod support;
+mod sweep;

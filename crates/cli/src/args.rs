@@ -55,6 +55,7 @@ impl Args {
             Command::Model(args) => commands::model::run(common, args),
             Command::Stream(args) => commands::stream::run(common, args),
             Command::Latency(args) => commands::latency::run(common, args),
+            Command::Sweep(args) => commands::sweep::run(common, args),
             Command::Bench(args) => commands::bench::run(common, args),
             Command::Copy(args) => commands::copy::run(common, args),
             Command::Jobs(args) => commands::jobs::run(common, args),
@@ -167,6 +168,7 @@ pub enum Command {
     Stream(commands::stream::StreamArgs),
     /// Measure latency between all pairs of nodes, idle and under load
     Latency(commands::latency::LatencyArgs),
+    Sweep(Box<commands::sweep::SweepArgs>),
     /// Measure I/O of a device from every node
     Bench(commands::bench::BenchArgs),
     Copy(Box<commands::copy::CopyArgs>),

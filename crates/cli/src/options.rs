@@ -142,6 +142,14 @@ pub struct RoundsArgs {
     /// Use reserved huge pages instead of transparent ones
     #[arg(long)]
     pub hugepages: bool,
+    #[command(flatten)]
+    pub stop: StopArgs,
+}
+
+/// Options of the end and the order of a measurement in rounds.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(next_help_heading = "Measuring")]
+pub struct StopArgs {
     /// Measure until the 95 % confidence interval of each median is within this, in percent
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
     pub precision: f64,

@@ -51,7 +51,7 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
         loaded: if args.loaded { loaded_nodes(&targets, &topology.cpu_nodes()) } else { NodeSet::new() },
         stride_bytes: args.stride,
         pages: measuring::pages(&args.rounds),
-        rule: measuring::rule(&args.rounds, machine.time()),
+        rule: measuring::rule(&args.rounds.stop, machine.time()),
     };
     if let Some((node, bytes)) = latency::largest(&topology, &options).filter(|_| machine.is_live()) {
         let bytes = format_size(bytes);
@@ -64,7 +64,7 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
         MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Latency, fingerprint)?;
-    let paused = pause(common, args.rounds.pause_balancing, &machine, fingerprint)?;
+    let paused = pause(common, args.rounds.stop.pause_balancing, &machine, fingerprint)?;
     let record = measuring::measure_latency(common, setting, machine.time(), &options)?;
     drop(paused);
     let saved = keep.then(|| measuring::save(common, Kind::Latency, &record.provenance, &record, &topology));

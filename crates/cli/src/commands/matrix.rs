@@ -1,4 +1,4 @@
-//! Options of `numaio stream` and `numaio latency`: the measured part of the matrix, and output.
+//! Options of `numaio stream`, `latency` and `sweep`: the measured part of the matrix, and output.
 
 use super::model::node_of_device;
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use numaio_model::ViewSubject;
 use numaio_schema::View;
 
 /// Options of the measured part of the matrix and of output.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Nodes and output")]
 pub struct MatrixArgs {
     /// Measure only the row and the column of this node; can be repeated

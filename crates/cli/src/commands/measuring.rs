@@ -2,7 +2,7 @@
 
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
-use crate::options::{Common, MeasuringArgs, RoundsArgs};
+use crate::options::{Common, MeasuringArgs, RoundsArgs, StopArgs};
 use crate::output;
 use crate::output::json;
 use crate::progress::Progress;
@@ -15,12 +15,13 @@ use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_measure::engine::{Engine, RemoteEnd};
 use numaio_measure::{
-    campaign, io, latency, net, stream, CampaignError, Event, IoOptions, LatencyOptions, NetOptions, Options,
-    Rule, Setting, StreamOptions, Threads,
+    campaign, io, latency, net, stream, sweep, CampaignError, Event, IoOptions, LatencyOptions, NetOptions,
+    Options, Rule, Setting, StreamOptions, SweepOptions, Threads,
 };
-use numaio_model::pair_classes;
+use numaio_model::{pair_classes, sweep_classes, ClassOptions};
 use numaio_schema::{
-    IoDevice, IoRecord, LatencyRecord, MachineSource, Provenance, Record, StreamRecord, TopologyDocument,
+    IoDevice, IoRecord, LatencyRecord, MachineSource, Provenance, Record, StreamRecord, SweepRecord,
+    TopologyDocument,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,7 +33,7 @@ pub fn options(measuring: &MeasuringArgs, seed: u64) -> Options {
         (None, true) => Threads::HardwareThreads,
         (None, false) => Threads::Cores,
     };
-    let Rule { precision, time_limit_s, seed, .. } = rule(&measuring.rounds, seed);
+    let Rule { precision, time_limit_s, seed, .. } = rule(&measuring.rounds.stop, seed);
     Options {
         threads,
         copy_loop: measuring.copy_loop,
@@ -46,11 +47,11 @@ pub fn options(measuring: &MeasuringArgs, seed: u64) -> Options {
 }
 
 /// Returns the stopping rule.
-pub fn rule(rounds: &RoundsArgs, seed: u64) -> Rule {
+pub fn rule(stop: &StopArgs, seed: u64) -> Rule {
     Rule {
-        precision: rounds.precision,
-        time_limit_s: rounds.time_limit,
-        seed: rounds.seed.unwrap_or(seed),
+        precision: stop.precision,
+        time_limit_s: stop.time_limit,
+        seed: stop.seed.unwrap_or(seed),
         ..Rule::default()
     }
 }
@@ -104,7 +105,20 @@ pub fn measure_stream(
     options: &StreamOptions,
 ) -> Result<StreamRecord, Failure> {
     let mut record = run(common, machine, now, |setting, on_event| stream::run(setting, options, on_event))?;
-    record.classes = pair_classes(&record, numaio_model::ClassOptions::default());
+    record.classes = pair_classes(&record, ClassOptions::default());
+    Ok(record)
+}
+
+/// Measures a program on all pairs of CPUs and memory node, and classifies the pairs.
+pub fn measure_sweep(
+    common: &Common,
+    machine: MeasuredMachine,
+    now: u64,
+    options: &SweepOptions,
+    classes: ClassOptions,
+) -> Result<SweepRecord, Failure> {
+    let mut record = run(common, machine, now, |setting, on_event| sweep::run(setting, options, on_event))?;
+    record.classes = sweep_classes(&record, classes);
     Ok(record)
 }
 

@@ -30,6 +30,7 @@ pub mod run;
 pub mod serve;
 pub mod status;
 pub mod stream;
+pub mod sweep;
 mod tape_documents;
 mod tape_io;
 pub mod topology;

@@ -108,7 +108,7 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
         MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
     let save = measuring::should_save(&machine, args.no_save, Kind::Model, fingerprint)?;
-    let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, fingerprint)?;
+    let paused = pause(common, args.measuring.rounds.stop.pause_balancing, &machine, fingerprint)?;
     let record = measure(common, setting, machine.time(), &options)?;
     drop(paused);
     let model = numaio_model::fit(record, &topology, rule);

@@ -2,6 +2,7 @@
 
 use super::bench::{self, BenchCommand};
 use super::measuring::{self, measure, measure_latency, measure_stream, options, rule, MeasuredMachine};
+use super::sweep::{self, SweepArgs};
 use crate::balancing::pause;
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -47,6 +48,10 @@ pub struct RecordArgs {
     /// and predict with the tape; repeatable
     #[arg(long, value_name = "BENCH", value_parser = bench::parse_line)]
     pub bench: Vec<BenchCommand>,
+    /// Also record this sweep of a program, such as "--cores -- ./stream", for `numaio sweep` with
+    /// the tape; repeatable
+    #[arg(long, value_name = "SWEEP", value_parser = sweep::parse_line)]
+    pub sweep: Vec<SweepArgs>,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }
@@ -70,7 +75,7 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     let fingerprint = discover(&machine).identity.fingerprint;
     let machine = Machine::Recording(Box::new(Recording::new(machine, header)));
     // Pause before discovery, so that the tape contains the settings of the measurement.
-    let paused = pause(common, args.measuring.rounds.pause_balancing, &machine, &fingerprint)?;
+    let paused = pause(common, args.measuring.rounds.stop.pause_balancing, &machine, &fingerprint)?;
     let topology = discover(&machine);
     // Read the files that numaio doctor needs in addition.
     checkup::check(&machine, &topology, &conditions::read(&machine));
@@ -90,6 +95,9 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     };
     if measured.is_ok() {
         measured = args.bench.iter().try_for_each(|command| bench(common, &machine, recording, command));
+    }
+    if measured.is_ok() {
+        measured = args.sweep.iter().try_for_each(|args| record_sweep(common, &machine, recording, args));
     }
     drop(paused);
     let mut tape = recording.tape();
@@ -121,6 +129,26 @@ fn bench(
     Ok(())
 }
 
+/// Measures a program, and records the document with the name and the builds.
+fn record_sweep(
+    common: &Common,
+    machine: &Machine,
+    recording: &Recording<Machine>,
+    args: &SweepArgs,
+) -> Result<(), Failure> {
+    let first = recording.runs();
+    let topology = discover(machine);
+    let mut options = sweep::options(args, &topology, machine.time())?;
+    options.rule.least_visits = MIN_VISITS;
+    let setting =
+        MeasuredMachine { root: machine, probe: machine, topology: &topology, source: machine.source() };
+    let classes = sweep::class_options(args);
+    let record = measuring::measure_sweep(common, setting, machine.time(), &options, classes)?;
+    let document = serde_json::to_value(&record).map_err(|error| Failure::new(&error))?;
+    recording.record_document(document, first);
+    Ok(())
+}
+
 /// Measures copies of all targets, and the complete matrices of STREAM copy and idle latency, so
 /// that every command works on the tape.
 ///
@@ -131,7 +159,7 @@ fn measure_all(
     machine: &MeasuredMachine,
     now: u64,
 ) -> Result<(), Failure> {
-    let rule_for_all = Rule { least_visits: MIN_VISITS, ..rule(&args.measuring.rounds, now) };
+    let rule_for_all = Rule { least_visits: MIN_VISITS, ..rule(&args.measuring.rounds.stop, now) };
     let limited = |time_limit_s: f64| Rule { time_limit_s, ..rule_for_all };
     let share = if args.no_baselines { 1.0 } else { 0.5 };
     let copies = Options {

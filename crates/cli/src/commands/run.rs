@@ -1,7 +1,7 @@
 //! `numaio run`: start of a program with its placement applied.
 
 use super::placement::{self, PlacementArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_FOUND};
 use crate::machine::Machine;
 use crate::options::Common;
 use crate::output;
@@ -23,8 +23,6 @@ use std::time::{Duration, Instant};
 
 /// Exit status, as in shells, if the program exists but cannot be executed.
 const CANNOT_EXECUTE: u8 = 126;
-/// Exit status, as in shells, if the program does not exist.
-const NOT_FOUND: u8 = 127;
 /// Time from the start to the first sample of `--verify`. The pause doubles after each sample.
 const FIRST_SAMPLE: Duration = Duration::from_millis(20);
 /// Longest pause between samples.

@@ -65,13 +65,13 @@ pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
         },
         stream_loop: args.stream_loop,
         pages: measuring::pages(&args.rounds),
-        rule: measuring::rule(&args.rounds, machine.time()),
+        rule: measuring::rule(&args.rounds.stop, machine.time()),
     };
     let setting =
         MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Stream, fingerprint)?;
-    let paused = pause(common, args.rounds.pause_balancing, &machine, fingerprint)?;
+    let paused = pause(common, args.rounds.stop.pause_balancing, &machine, fingerprint)?;
     let record = measuring::measure_stream(common, setting, machine.time(), &options)?;
     drop(paused);
     let saved = keep.then(|| measuring::save(common, Kind::Stream, &record.provenance, &record, &topology));

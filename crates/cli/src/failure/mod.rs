@@ -15,6 +15,8 @@ use std::{fmt, io};
 pub const INTERRUPTED: u8 = 130;
 /// Exit status after a signal, plus its number, as shells report it.
 pub const SIGNALED: u8 = 128;
+/// Exit status, as in shells, if a program does not exist.
+pub const NOT_FOUND: u8 = 127;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
@@ -73,6 +75,8 @@ impl From<CampaignError> for Failure {
             CampaignError::TooLittleMemory { .. } => failure
                 .hint("free memory on that node (see numaio topology), or use fewer cores with --threads"),
             CampaignError::NoProgram { remedy, .. } => failure.hint(remedy),
+            CampaignError::ProgramNotFound { .. } => Self { code: NOT_FOUND, ..failure }
+                .hint("name a program in PATH, or a path such as ./stream"),
             CampaignError::Nothing(why) => failure.maybe_hint(hint_of_probe(&why)),
         }
     }

@@ -7,3 +7,4 @@ mod recorded_io;
 mod stream_latency;
 #[path = "../support/mod.rs"]
 mod support;
+mod sweep;

@@ -1,0 +1,91 @@
+//! A sweep of a STREAM program on an emulated machine.
+
+use crate::support::{skip, with_retries, Folder};
+use numaio_model::{sweep_classes, ClassOptions};
+use numaio_schema::{ClassRule, SweepClasses, SweepRecord};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Builds a program that runs on the emulated machine; `None` without a C compiler for static
+/// programs.
+fn build(source: &Path, program: &Path) -> Option<()> {
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-static", "-fno-tree-loop-distribute-patterns", "-o"]).arg(program).arg(source);
+    let output = cc.output().ok()?;
+    output.status.success().then_some(())
+}
+
+/// Returns the pairs of CPU node and memory node of each class, best first, each once.
+fn pairs(record: &SweepRecord, classes: &SweepClasses) -> Vec<Vec<(u32, u32)>> {
+    let of_class = |class: &numaio_schema::SweepClass| {
+        let cells = class.cells.iter().map(|index| &record.cells[*index as usize]);
+        let mut pairs: Vec<(u32, u32)> = cells.map(|cell| (cell.cpu_node.0, cell.memory_node.0)).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
+    };
+    classes.classes.iter().map(of_class).collect()
+}
+
+/// The rates of the machine's description within 3 %, and its three classes of pairs: local, same
+/// package, other package (Braithwaite et al., 2012, Table 4), by two rules.
+#[test]
+fn sweep_of_a_stream_program_has_the_rates_and_classes_of_amd_2p() {
+    let test = "sweep_of_a_stream_program_has_the_rates_and_classes_of_amd_2p";
+    with_retries(test, |lab| {
+        let folder = Folder::new("sweep");
+        let program = folder.0.join("stream");
+        if build(&lab.root.join("tests/lab/programs/stream.c"), &program).is_none() {
+            skip(test, "cc cannot build static programs");
+            return;
+        }
+        let add = program.to_string_lossy().into_owned();
+        let command = [
+            &[
+                "numaio",
+                "sweep",
+                "--cores",
+                "--classes",
+                "kmeans",
+                "--json",
+                "--no-save",
+                "--pause-balancing",
+            ][..],
+            &["--figure", "Copy: ([0-9.]+)", "--figure-unit", "MB/s", "--", "stream", "0.5"],
+        ]
+        .concat();
+        let output = lab.run_with_options(&["--add", &add], "amd-2p", &folder.0, &command);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let record = SweepRecord::from_json(&String::from_utf8_lossy(&output.stdout)).expect("a sweep");
+        let machine: serde_json::Value = {
+            let path = lab.root.join("lab/machines/amd-2p.json");
+            serde_json::from_str(&fs::read_to_string(path).expect("a machine")).expect("JSON")
+        };
+        assert_eq!(record.cells.len(), 8 * 4, "8 cores and 4 memory nodes");
+        for cell in &record.cells {
+            let (row, column) = (cell.cpu_node.0 as usize, cell.memory_node.0 as usize);
+            let rate = |table: &str| machine[table][row][column].as_f64().expect("a rate");
+            let scale = machine["mb_per_s_per_unit"].as_f64().expect("a scale") * 1e6;
+            let expected = rate("load").min(rate("store")) * scale;
+            let found = cell.figure.median().expect("a figure");
+            assert!((found / expected - 1.0).abs() < 0.03, "{row} on {column}: {found}, expected {expected}");
+            let checked: Vec<_> = cell.figure.visits.iter().map(|visit| &visit.residency).collect();
+            // Two arrays of 2 MiB.
+            assert!(
+                checked.iter().all(|pages| pages.pages_checked.is_some_and(|pages| pages >= 1024)),
+                "{checked:?}"
+            );
+            assert!(checked.iter().all(|pages| pages.pages_misplaced == 0), "{checked:?}");
+        }
+        let expected: Vec<Vec<(u32, u32)>> = {
+            let all = || (0..4).flat_map(|cpu| (0..4).map(move |memory| (cpu, memory)));
+            let local = all().filter(|(cpu, memory)| cpu == memory).collect();
+            let package = all().filter(|(cpu, memory)| cpu != memory && cpu / 2 == memory / 2).collect();
+            vec![local, package, all().filter(|(cpu, memory)| cpu / 2 != memory / 2).collect()]
+        };
+        assert_eq!(pairs(&record, &record.classes), expected, "k-means");
+        let measured = sweep_classes(&record, ClassOptions { classes: ClassRule::Measured, level: 0.1 });
+        assert_eq!(pairs(&record, &measured), expected, "measured");
+    });
+}
