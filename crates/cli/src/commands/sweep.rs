@@ -78,7 +78,12 @@ pub struct SweepArgs {
     #[command(flatten)]
     pub stop: StopArgs,
     /// Program and its arguments
-    #[arg(required_unless_present = "from", trailing_var_arg = true, value_name = "COMMAND")]
+    #[arg(
+        required_unless_present = "from",
+        trailing_var_arg = true,
+        value_name = "COMMAND",
+        help_heading = "Program"
+    )]
     pub command: Vec<String>,
 }
 

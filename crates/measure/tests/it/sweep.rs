@@ -218,7 +218,7 @@ fn simulated_machines_are_swept_by_their_own_rates() {
         let (cpus, memories) = (spec.cpu_nodes().count(), spec.memory_nodes().count());
         let program = SimulatedProgram { name: "stream".to_owned(), efficiency: 0.9 };
         let machine = Simulated::new(spec).expect(shape).with_program(program);
-        let topology = discover(&machine);
+        let topology = discover(&machine.tree());
         let record = run_with(&topology, &machine, &options(), &|| false).expect("a record");
         assert_eq!(record.cells.len(), cpus * memories, "{shape}");
         for cell in &record.cells {

@@ -128,7 +128,12 @@ pub fn stream_views(record: &StreamRecord, subject: &ViewSubject) -> Vec<View> {
 /// are summarized by node.
 pub fn sweep_views(record: &SweepRecord, subject: &ViewSubject) -> Vec<View> {
     let method = &record.method;
-    let unit = if method.unit.is_empty() { String::new() } else { format!(" ({})", method.unit) };
+    // Displays convert bandwidths, and have no unit for other figures.
+    let unit = match method.quantity {
+        Quantity::BytesPerS => String::new(),
+        _ if method.unit.is_empty() => String::new(),
+        _ => format!(" ({})", method.unit),
+    };
     let cores = if method.scope == SweepScope::Cores { ", one core" } else { "" };
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
     let around = |center: &&Center| center.is_around(subject.target, pairs.clone());
