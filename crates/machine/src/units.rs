@@ -55,8 +55,8 @@ impl FromStr for BandwidthUnit {
     }
 }
 
-/// Returns the bytes per second of a unit of bandwidth: `MB/s`, `GiB/s`, `Gbit/s`, `B/s`; `None` for
-/// other units.
+/// Returns the bytes per second of a unit of bandwidth: `MB/s`, `GiB/s`, `Gbit/s`, `B/s`; `None`
+/// for other units.
 ///
 /// The prefixes k, M, G and T are powers of 1000, Ki, Mi, Gi and Ti powers of 1024 (IEC 80000-13).
 pub fn bytes_per_s_of_unit(text: &str) -> Option<f64> {
@@ -137,6 +137,18 @@ mod tests {
         assert_eq!(shown, [8.589934592, 8.0, 68.719476736]);
         assert_eq!("gbit/s".parse(), Ok(BandwidthUnit::GigabitsPerS));
         assert!("MB".parse::<BandwidthUnit>().is_err());
+    }
+
+    #[test]
+    fn units_of_bandwidth_have_decimal_and_binary_prefixes() {
+        let known =
+            [("B/s", 1.0), ("MB/s", 1e6), ("KiB/s", 1024.0), ("GiB/s", 1073741824.0), ("Gbit/s", 1.25e8)];
+        for (text, bytes_per_s) in known {
+            assert_eq!(bytes_per_s_of_unit(text), Some(bytes_per_s), "{text}");
+        }
+        for text in ["", "MB", "iB/s", "mB/s", "GFLOP/s", "XB/s", "B/s/s"] {
+            assert_eq!(bytes_per_s_of_unit(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -40,8 +40,9 @@ const HEAD: [&str; 21] = [
 ///
 /// `what` is `copy`, `stream`, `sweep`, `latency`, `loaded-latency`, `load`, `view` or `io`.
 /// `series` is the direction, operation, view, or name and build of a sweep; for I/O the device,
-/// engine, block size and streams. Bandwidth is in bytes per second, latency in nanoseconds; `low` and `high` are the 95 % interval of the
-/// median. The local cell is measured once and listed in both directions.
+/// engine, block size and streams. Bandwidth is in bytes per second, latency in nanoseconds; `low`
+/// and `high` are the 95 % interval of the median. The local cell is measured once and listed in
+/// both directions.
 ///
 /// Names and failures come from the machine. A text that starts like a spreadsheet formula (`=`,
 /// `+`, `-`, `@`) gets a leading apostrophe, which makes it plain text (OWASP, CSV Injection).

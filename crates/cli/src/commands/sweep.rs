@@ -37,8 +37,8 @@ pub struct SweepArgs {
     /// Figure: the number in the only group of a regular expression, which must match the output
     /// once; default: the wall time
     ///
-    /// Standard output is searched first, then standard error. (?s).*REGEX takes the last of several
-    /// matches.
+    /// Standard output is searched first, then standard error. (?s).*REGEX takes the last of
+    /// several matches.
     #[arg(long, value_name = "REGEX", group = "source", value_parser = pattern)]
     pub figure: Option<Figure>,
     /// Figure: the number at this JSON Pointer in the output, such as /jobs/0/read/bw

@@ -82,15 +82,15 @@ impl Figure {
 /// Checks that a program exited with status 0.
 fn succeeded(ended: ToolExit, stderr: &str) -> Result<(), String> {
     let last = stderr.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    let said = last.map(|line| format!(": {}", quoted(line))).unwrap_or_default();
+    let detail = last.map(|line| format!(": {}", quoted(line))).unwrap_or_default();
     match ended {
         ToolExit::Status(0) => Ok(()),
-        ToolExit::Status(status) => Err(format!("it exited with status {status}{said}")),
+        ToolExit::Status(status) => Err(format!("it exited with status {status}{detail}")),
         ToolExit::Signal(9) => Err(format!(
-            "it was killed by signal 9{said}; the kernel kills programs that need more memory than the node has"
+            "it was killed by signal 9{detail}; the kernel kills programs that need more memory than the node has"
         )),
-        ToolExit::Signal(signal) => Err(format!("it was killed by signal {signal}{said}")),
-        ToolExit::TimeLimit => Err(format!("it exceeded the time limit of a run{said}")),
+        ToolExit::Signal(signal) => Err(format!("it was killed by signal {signal}{detail}")),
+        ToolExit::TimeLimit => Err(format!("it exceeded the time limit of a run{detail}")),
     }
 }
 
