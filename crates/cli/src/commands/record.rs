@@ -50,7 +50,7 @@ pub struct RecordArgs {
     pub bench: Vec<BenchCommand>,
     /// Also record this sweep of a program, such as "--cores -- ./stream", for `numaio sweep` with
     /// the tape; repeatable
-    #[arg(long, value_name = "SWEEP", value_parser = sweep::parse_line)]
+    #[arg(long, value_name = "SWEEP", allow_hyphen_values = true, value_parser = sweep::parse_line)]
     pub sweep: Vec<SweepArgs>,
     #[command(flatten)]
     pub measuring: MeasuringArgs,

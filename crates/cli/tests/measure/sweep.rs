@@ -215,7 +215,7 @@ fn wrong_options_are_rejected_before_a_run() {
     wrong(&["--pairs", "--cores"], &["cannot be used with"]);
     wrong(&["--best-of", "'a"], &["a quote is not closed"]);
     wrong(&["--best-of", " "], &["expected a command"]);
-    wrong(&["--name", "--"], &["a letter or digit"]);
+    wrong(&["--name", "..."], &["a letter or digit"]);
     wrong(&["--run-limit", "0"], &["expected a number of seconds above 0"]);
     wrong(&["--run-limit", "1e9"], &["at most 1000000"]);
     wrong(&["--classes", "best"], &["measured, paper, kmeans"]);
