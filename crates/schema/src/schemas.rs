@@ -97,7 +97,7 @@ pub const VIEW_SCHEMA: &str = "numaio/view/1";
 pub const COMPARISON_SCHEMA: &str = "numaio/comparison/1";
 
 /// The schemas that [`Document`](crate::Document) reads.
-pub(crate) const SCHEMAS: [&str; 15] = [
+pub(crate) const SCHEMAS: [&str; 16] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
