@@ -83,3 +83,29 @@ pub struct FigureRow {
     /// The 95 % interval of the value; both ends are the value if it is unknown.
     pub interval: (f64, f64),
 }
+
+/// The newest figures of a group of hosts, as deviations from the group's medians.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeviationMap {
+    /// Name of the group.
+    pub group: String,
+    /// The hosts.
+    pub hosts: Vec<String>,
+    /// The quantities, sorted.
+    pub keys: Vec<FigureKey>,
+    /// The group's median of each quantity.
+    pub medians: Vec<f64>,
+    /// Deviations as shares, host by host, in the order of the keys; negative is worse, NaN is
+    /// missing.
+    pub deviations: Vec<f32>,
+}
+
+/// How the figures of a host deviated over time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostHistory {
+    /// The host.
+    pub host: String,
+    /// Times in seconds since 1970, each with the median deviation of its figures from the group's
+    /// present medians, as a share; negative is worse.
+    pub points: Vec<(u64, f64)>,
+}

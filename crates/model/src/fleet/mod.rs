@@ -3,6 +3,7 @@
 //! [`facts`] and [`figures()`] describe one host; [`groups`] and [`check()`] compare all of them.
 
 mod check;
+mod deviation_map;
 mod deviations;
 mod discovery;
 mod evidence;
@@ -15,6 +16,7 @@ mod scale;
 mod table;
 
 pub use check::check;
+pub use deviation_map::{deviation_maps, host_histories};
 pub use facts::{facts, facts_of_topology};
 pub use figures::{figures, Figure};
 pub use groups::groups;

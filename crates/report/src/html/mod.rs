@@ -47,10 +47,11 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
         [one] => format!("{}: I/O bandwidth report", name(one)),
         several => format!("I/O bandwidth report of {}", phrases::count(several.len(), "machine")),
     };
+    let parts = PageParts { title: &title, style: include_str!("page.css"), script_hash: SCRIPT_HASH };
     let document = html! {
         (DOCTYPE)
         html lang="en" {
-            (head(&title))
+            (head(&parts))
             body {
                 a.skip href="#main" { "Skip to the report" }
                 header.bar {
@@ -78,12 +79,21 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
 }
 
 /// Removes marks that could change how the page is read or displayed; see [`crate::style::clean`].
-fn without_marks(page: &str) -> String {
+pub(crate) fn without_marks(page: &str) -> String {
     page.split('\n').map(clean).collect::<Vec<_>>().join("\n")
 }
 
-fn head(title: &str) -> Markup {
-    let policy = include_str!("policy.txt").trim().replace("SCRIPT", SCRIPT_HASH);
+/// What differs between the heads of pages.
+pub(crate) struct PageParts<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) style: &'a str,
+    /// Hash of the only script in the policy.
+    pub(crate) script_hash: &'a str,
+}
+
+/// Writes the head of a page, with a policy that permits one script and nothing from elsewhere.
+pub(crate) fn head(parts: &PageParts<'_>) -> Markup {
+    let policy = include_str!("policy.txt").trim().replace("SCRIPT", parts.script_hash);
     html! {
         head {
             meta charset="utf-8";
@@ -91,14 +101,14 @@ fn head(title: &str) -> Markup {
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             meta name="generator" content={ "numaio " (env!("CARGO_PKG_VERSION")) };
-            title { (title) }
-            style { (PreEscaped(include_str!("page.css"))) }
+            title { (parts.title) }
+            style { (PreEscaped(parts.style)) }
         }
     }
 }
 
 /// Writes the selector of the color scheme, which works with CSS alone.
-fn color_choice() -> Markup {
+pub(crate) fn color_choice() -> Markup {
     html! {
         fieldset.colors {
             legend { "Colors" }

@@ -1,0 +1,231 @@
+//! Formats a fleet as one self-contained HTML file: groups, hosts with findings, and a heat map of
+//! hosts and figures.
+//!
+//! Texts and tables need no script. The heat map does: a page of 10,000 hosts has millions of cells,
+//! which are one character each in the page's data.
+
+mod cells;
+mod findings;
+mod history;
+
+use super::check_text::verdict_line;
+use crate::html::{color_choice, head, without_marks, PageParts};
+use crate::phrases::count;
+use crate::record_header::{date, percent};
+use crate::style::short;
+use cells::MapData;
+use maud::{html, Markup, PreEscaped, DOCTYPE};
+use numaio_machine::units::BandwidthUnit;
+use numaio_schema::{DeviationMap, FactKind, FleetCheck, FleetGroup, HostCheck, HostHistory};
+use std::collections::HashMap;
+
+/// The page's script and its hash in the policy; see `html::SCRIPT_HASH`.
+const SCRIPT: &str = include_str!("page.js");
+const SCRIPT_HASH: &str = "sha256-HASH";
+/// Most groups in the table.
+const MOST_GROUPS: usize = 200;
+
+/// What the page of a fleet shows.
+#[derive(Debug, Clone, Copy)]
+pub struct FleetPage<'a> {
+    /// The check.
+    pub check: &'a FleetCheck,
+    /// Deviations of all figures, by group.
+    pub maps: &'a [DeviationMap],
+    /// Histories of hosts with findings.
+    pub histories: &'a [HostHistory],
+    /// Unit of bandwidths.
+    pub unit: BandwidthUnit,
+}
+
+/// Formats a fleet as one HTML file without external resources.
+///
+/// With more than 2.8 million cells the heat map omits the figures that deviate least, so that the
+/// page stays below 5 MB.
+pub fn fleet_html(fleet: &FleetPage<'_>) -> String {
+    let hosts: usize = fleet.check.groups.iter().map(|group| group.hosts.len()).sum();
+    let title = format!("Fleet of {}", count(hosts, "host"));
+    let data = MapData::new(fleet);
+    let parts = PageParts {
+        title: &title,
+        style: concat!(include_str!("../../html/page.css"), include_str!("page.css")),
+        script_hash: SCRIPT_HASH,
+    };
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(&parts))
+            body {
+                a.skip href="#main" { "Skip to the report" }
+                header.bar {
+                    p.brand { "numaio " span { "Fleet report" } }
+                    (color_choice())
+                }
+                div.page {
+                    (contents(fleet))
+                    main id="main" {
+                        h1 { (title) }
+                        p.lead { (verdict_line(fleet.check)) }
+                        (scope(fleet.check))
+                        article.fleet {
+                            (groups(fleet.check))
+                            (findings::section(fleet))
+                            (heat_map(&data))
+                            (undecided(fleet.check))
+                        }
+                    }
+                }
+                footer {
+                    "numaio " (env!("CARGO_PKG_VERSION")) ". Deviations are from the median of like hosts; negative is "
+                    "worse, whatever the unit."
+                }
+                script id="data" type="application/json" { (PreEscaped(data.json())) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    without_marks(&document.into_string())
+}
+
+fn contents(fleet: &FleetPage<'_>) -> Markup {
+    html! {
+        nav aria-label="Contents" {
+            ol {
+                li.t1 { a href="#groups" { "Groups" } }
+                li.t1 { a href="#findings" { "Hosts with findings" } }
+                @if !fleet.maps.is_empty() { li.t1 { a href="#map" { "Heat map" } } }
+                @if !fleet.check.undecided.is_empty() { li.t1 { a href="#undecided" { "Not decided" } } }
+            }
+        }
+    }
+}
+
+/// States what was compared, and how reliable it is.
+fn scope(check: &FleetCheck) -> Markup {
+    html! {
+        p.how {
+            "Compared: " (count(check.compared_figures as usize, "figure")) " of "
+            (count(check.compared_hosts as usize, "host"))
+            @if let Some(newest) = check.newest { ", newest of " (date(newest)) }
+            ". Deviations of at least " (percent(check.options.least)) " % count. Of the hosts reported for figures, at most "
+            (percent(check.options.false_discovery_rate)) " % are expected to be healthy."
+        }
+    }
+}
+
+/// Writes the groups, with the number of hosts that have findings.
+fn groups(check: &FleetCheck) -> Markup {
+    let mut found: HashMap<&str, usize> = HashMap::new();
+    for host in check.hosts.iter().filter(|host| host.has_findings()) {
+        *found.entry(host.group.as_str()).or_default() += 1;
+    }
+    let more = check.groups.len().saturating_sub(MOST_GROUPS);
+    html! {
+        section aria-labelledby="groups" {
+            h2 id="groups" { "Groups of like hosts" }
+            p.how {
+                "Hosts of one group have the same hardware, and most have the same structure. Smaller deviations than the "
+                "stated ones cannot be found in a group of this size and noise."
+            }
+            div.scroll {
+                table.groups {
+                    thead {
+                        tr {
+                            th { "Group" } th.number { "Hosts" } th.number { "With findings" } th { "Hardware" }
+                            th.number { "Detectable, host" } th.number { "Detectable, figure" } th.number { "Moved" }
+                        }
+                    }
+                    tbody {
+                        @for group in check.groups.iter().take(MOST_GROUPS) {
+                            (group_row(group, found.get(group.name.as_str()).copied().unwrap_or(0)))
+                        }
+                    }
+                }
+            }
+            @if more > 0 { p.how { "And " (count(more, "smaller group")) "." } }
+        }
+    }
+}
+
+fn group_row(group: &FleetGroup, found: usize) -> Markup {
+    let hardware: Vec<String> = group
+        .facts
+        .iter()
+        .filter(|fact| fact.kind == FactKind::Hardware && HARDWARE.contains(&fact.name.as_str()))
+        .map(|fact| short(&fact.value))
+        .filter(|value| !value.is_empty())
+        .collect();
+    let share = |share: Option<f64>| share.map_or("–".to_owned(), |share| format!("{} %", percent(share)));
+    html! {
+        tr {
+            th scope="row" { (short(&group.name)) }
+            td.number { (group.hosts.len()) }
+            td.number.found[found > 0] { (found) }
+            td { (hardware.join(", ")) }
+            td.number { (share(group.detectable.and_then(|it| it.host))) }
+            td.number { (share(group.detectable.and_then(|it| it.figure))) }
+            td.number { (share(group.moved.map(|moved| moved.change))) }
+        }
+    }
+}
+
+/// Facts that name the hardware of a group.
+const HARDWARE: [&str; 3] = ["product", "cpu-model", "cpus"];
+
+/// Writes the controls of the heat map; the script draws it.
+fn heat_map(data: &MapData) -> Markup {
+    if data.is_empty() {
+        return html! {};
+    }
+    html! {
+        section aria-labelledby="map" {
+            h2 id="map" { "Heat map of hosts and figures" }
+            p.how {
+                "A row is a host, a column a figure. Orange is worse than the group's median, blue better, in steps of 1 %. "
+                "Marks at the left are hosts with findings. Point at a cell to read it; select a host to compare it with "
+                "its group."
+            }
+            @if data.omitted() > 0 {
+                p.how { (count(data.omitted(), "figure")) " that deviate least are omitted." }
+            }
+            noscript { p.banner.incomplete { "The heat map needs JavaScript. The hosts with findings are listed above." } }
+            div.controls hidden {
+                label { "Group " select id="map-group" { @for (index, name) in data.groups() { option value=(index) { (name) } } } }
+                label { "Order " select id="map-order" {
+                    option value="findings" { "findings first" } option value="median" { "median deviation" }
+                    option value="name" { "name" }
+                } }
+                label { "Host " input id="map-host" list="map-hosts" autocomplete="off" spellcheck="false"; }
+                datalist id="map-hosts" {}
+                span.scale aria-hidden="true" { "worse " canvas id="map-scale" width="170" height="12" {} " better" }
+            }
+            p.probe id="map-probe" aria-live="polite" {}
+            div.map id="map-box" tabindex="0" role="img" aria-label="Heat map; the table of hosts with findings has its values" {
+                canvas id="map-canvas" {}
+            }
+            div id="map-detail" {}
+        }
+    }
+}
+
+fn undecided(check: &FleetCheck) -> Markup {
+    if check.undecided.is_empty() {
+        return html! {};
+    }
+    html! {
+        section aria-labelledby="undecided" {
+            h2 id="undecided" { "Not decided" }
+            ul { @for line in &check.undecided { li { (short(line)) } } }
+        }
+    }
+}
+
+/// What marks a host in the heat map: 0 nothing, 1 a setting, 2 worse figures, 3 structure.
+fn mark(host: &HostCheck) -> u8 {
+    match host {
+        host if host.differs_in_structure() => 3,
+        host if host.has_slow_figures() => 2,
+        host if host.has_findings() => 1,
+        _ => 0,
+    }
+}
