@@ -56,8 +56,8 @@ pub use device_matrix::device_matrix_text;
 pub use devices_text::devices_text;
 pub use doctor_text::doctor_text;
 pub use fleet::{
-    balloons, fleet_check_text, fleet_host_text, fleet_summary_text, node_features, slurm_actions,
-    GroupTopology,
+    balloons, fleet_check_text, fleet_host_text, fleet_html, fleet_summary_text, node_features,
+    slurm_actions, FleetPage, GroupTopology,
 };
 pub use gpu_text::gpu_text;
 pub use html::html;

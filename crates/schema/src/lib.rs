@@ -48,9 +48,7 @@ pub use devices::{
 };
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
 pub use document::Document;
-pub use fleet::{
-    DeviationMap, Fact, FactKind, FigureKey, FigureRow, FleetData, FleetHost, HostHistory,
-};
+pub use fleet::{DeviationMap, Fact, FactKind, FigureKey, FigureRow, FleetData, FleetHost, HostHistory};
 pub use fleet_check::{
     CheckOptions, ComparedWith, Detectable, FactDeviation, FigureDeviation, FigureScope, FleetCheck,
     FleetGroup, GroupMove, HostCheck, SummaryDeviation,

@@ -1,6 +1,6 @@
 //! `numaio report`: writes a report of documents.
 
-use super::tape_documents;
+use super::{fleet, tape_documents};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::options::Common;
@@ -12,7 +12,7 @@ use numaio_model::ClassOptions;
 use numaio_report::{Bundle, MachineDocuments};
 use numaio_schema::{Document, TopologyDocument};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Options of `numaio report`.
@@ -33,6 +33,9 @@ pub struct ReportArgs {
     /// Report every measurement, not only the newest of each kind
     #[arg(long)]
     pub all: bool,
+    /// Report a fleet as html or json: groups, hosts with findings, and a heat map of all hosts
+    #[arg(long, value_name = "DB", conflicts_with_all = ["files", "all"])]
+    pub fleet: Option<PathBuf>,
 }
 
 /// Format of a report.
@@ -60,6 +63,9 @@ impl Format {
 
 /// Runs `numaio report`.
 pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
+    if let Some(store) = &args.fleet {
+        return report_fleet(common, args, store);
+    }
     let mut bundle = match args.files.as_slice() {
         [] => read_machine(common)?,
         files => read_files(common, files)?,
@@ -74,6 +80,23 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
         Format::Csv => numaio_report::csv(&bundle).map_err(Failure::new)?,
         Format::Markdown => numaio_report::markdown(&bundle, common.unit),
         Format::Json => output::json(&bundle.to_json().map_err(Failure::new)?)?,
+    };
+    if output::write(&path, &text)? {
+        output::remark(common, &format!("wrote the report to '{}'", path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the report of a fleet.
+fn report_fleet(common: &Common, args: &ReportArgs, store: &Path) -> Result<ExitCode, Failure> {
+    if !matches!(args.format, Format::Html | Format::Json) {
+        return Err(Failure::usage("a fleet is reported as html or json")
+            .hint("numaio fleet export --csv writes all figures for other programs"));
+    }
+    let path = output_path(args)?;
+    let text = match args.format {
+        Format::Json => output::json(&fleet::check_of(store)?)?,
+        _ => fleet::page(store, common.unit)?,
     };
     if output::write(&path, &text)? {
         output::remark(common, &format!("wrote the report to '{}'", path.display()));

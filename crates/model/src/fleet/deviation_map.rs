@@ -10,9 +10,11 @@ const LEAST_HOSTS: usize = 3;
 /// than three hosts have none.
 pub fn deviation_maps(data: &FleetData, groups: &[FleetGroup]) -> Vec<DeviationMap> {
     let newest = newest(data);
-    let hosts: HashMap<&str, u32> = (0..).zip(&data.hosts).map(|(host, it)| (it.name.as_str(), host)).collect();
+    let hosts: HashMap<&str, u32> =
+        (0..).zip(&data.hosts).map(|(host, it)| (it.name.as_str(), host)).collect();
     let of_group = |group: &FleetGroup| {
-        let members: Vec<u32> = group.hosts.iter().filter_map(|name| hosts.get(name.as_str()).copied()).collect();
+        let members: Vec<u32> =
+            group.hosts.iter().filter_map(|name| hosts.get(name.as_str()).copied()).collect();
         (members.len() >= LEAST_HOSTS).then(|| deviation_map(data, &newest, group, &members))
     };
     groups.iter().filter_map(of_group).filter(|map| !map.keys.is_empty()).collect()
@@ -24,15 +26,21 @@ pub fn host_histories(data: &FleetData, maps: &[DeviationMap], hosts: &[&str]) -
     let mut medians: HashMap<&str, HashMap<u32, f64>> = HashMap::new();
     let keys: HashMap<_, u32> = (0..).zip(&data.keys).map(|(index, key)| (key, index)).collect();
     for map in maps {
-        let of_map: HashMap<u32, f64> =
-            map.keys.iter().zip(&map.medians).filter_map(|(key, median)| Some((*keys.get(key)?, *median))).collect();
+        let of_map: HashMap<u32, f64> = map
+            .keys
+            .iter()
+            .zip(&map.medians)
+            .filter_map(|(key, median)| Some((*keys.get(key)?, *median)))
+            .collect();
         for host in map.hosts.iter().filter(|host| hosts.contains(&host.as_str())) {
             medians.insert(host, of_map.clone());
         }
     }
     let mut by_time: BTreeMap<(u32, u64), Vec<f64>> = BTreeMap::new();
     for row in &data.figures {
-        let Some(of_host) = data.hosts.get(row.host as usize).and_then(|host| medians.get(host.name.as_str())) else {
+        let Some(of_host) =
+            data.hosts.get(row.host as usize).and_then(|host| medians.get(host.name.as_str()))
+        else {
             continue;
         };
         if let Some(deviation) = of_host.get(&row.key).and_then(|median| deviation(data, row, *median)) {
@@ -80,12 +88,14 @@ fn deviation_map(
         let values: Vec<f64> = members.iter().filter_map(row).map(|row| row.value).collect();
         let median = numaio_schema::median(&values).filter(|_| values.len() >= LEAST_HOSTS);
         let Some(median) = median.filter(|median| *median > 0.0 && median.is_finite()) else { continue };
-        let of_host = |host| row(host).and_then(|row| deviation(data, row, median)).unwrap_or(f64::NAN) as f32;
+        let of_host =
+            |host| row(host).and_then(|row| deviation(data, row, median)).unwrap_or(f64::NAN) as f32;
         columns.push(members.iter().map(of_host).collect());
         map.keys.push(data.keys[key as usize].clone());
         map.medians.push(median);
     }
-    map.deviations = (0..members.len()).flat_map(|host| columns.iter().map(move |column| column[host])).collect();
+    map.deviations =
+        (0..members.len()).flat_map(|host| columns.iter().map(move |column| column[host])).collect();
     map
 }
 

@@ -1,6 +1,6 @@
 //! Figures of a host: the values of all views of a document.
 
-use crate::views::{completed, copy_views, io_views, latency_views, stream_views, ViewSubject};
+use crate::views::{completed, copy_views, io_views, latency_views, stream_views, sweep_views, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
@@ -20,15 +20,20 @@ pub type Figure = (FigureKey, u64, f64, (f64, f64));
 /// memory-centric views of STREAM and latency. The pair is one figure.
 pub fn figures(document: &Document) -> Vec<Figure> {
     let mut found: BTreeMap<FigureKey, (u64, f64, (f64, f64))> = BTreeMap::new();
-    let device = match document {
-        Document::Io(record) => record.device.name.as_str(),
-        _ => "",
+    let (device, own_unit) = match document {
+        Document::Io(record) => (record.device.name.as_str(), ""),
+        Document::Sweep(record) => ("", record.method.unit.as_str()),
+        _ => ("", ""),
     };
     for view in views(document) {
         let measured_at = view.measured_at.or_else(|| measured_at(document)).unwrap_or(0);
         for value in view.nodes.iter().filter(|value| value.value.is_finite()) {
             let interval = value.interval.unwrap_or((value.value, value.value));
-            found.entry(key(&view, value, device)).or_insert((measured_at, value.value, interval));
+            found.entry(key(&view, value, (device, own_unit))).or_insert((
+                measured_at,
+                value.value,
+                interval,
+            ));
         }
     }
     found
@@ -56,6 +61,11 @@ pub(super) fn views(document: &Document) -> Vec<View> {
             let views =
                 targets.into_iter().flat_map(|target| stream_views(record, &subject(machine, target)));
             views.map(|view| View { name: format!("{}{}", view.name, threads(record)), ..view }).collect()
+        }
+        Document::Sweep(record) => {
+            let machine = record.provenance.machine.fingerprint.as_str();
+            let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
+            targets.into_iter().flat_map(|target| sweep_views(record, &subject(machine, target))).collect()
         }
         Document::Latency(record) => {
             let machine = record.provenance.machine.fingerprint.as_str();
@@ -98,9 +108,9 @@ fn measured_at(document: &Document) -> Option<u64> {
     }
 }
 
-/// Returns the key of a view's value. Views of pairs of CPUs and memory lose the name of their
+/// Returns the key of a view's value, given the device and the unit of a program's figure. Views of pairs of CPUs and memory lose the name of their
 /// center, because the pair states it.
-fn key(view: &View, value: &NodeValue, device: &str) -> FigureKey {
+fn key(view: &View, value: &NodeValue, (device, own_unit): (&str, &str)) -> FigureKey {
     let (target, node) = (Some(view.target), Some(value.node));
     let (name, from, to) = if let Some(start) = view.name.find("-cpu-centric") {
         (without(&view.name, start, "-cpu-centric"), node, target)
@@ -122,6 +132,7 @@ fn key(view: &View, value: &NodeValue, device: &str) -> FigureKey {
         Quantity::BytesPerS => "B/s",
         Quantity::NsPerLoad => "ns",
         Quantity::Distance => "",
+        Quantity::Score | Quantity::Cost => own_unit,
     };
     FigureKey {
         quantity: name,

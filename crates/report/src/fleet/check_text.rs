@@ -51,7 +51,8 @@ pub fn fleet_check_text(check: &FleetCheck, style: &TextStyle) -> String {
     page.into_text()
 }
 
-fn verdict(page: &mut TextPage, check: &FleetCheck) {
+/// Returns the verdict: how many hosts deviate, and in what.
+pub(super) fn verdict_line(check: &FleetCheck) -> String {
     let all: usize = check.groups.iter().map(|group| group.hosts.len()).sum();
     let number = |is: &dyn Fn(&HostCheck) -> bool| check.hosts.iter().filter(|host| is(host)).count();
     let structure = number(&|host| host.differs_in_structure());
@@ -72,7 +73,11 @@ fn verdict(page: &mut TextPage, check: &FleetCheck) {
         0 => "no host deviates".to_owned(),
         found => format!("{} deviate: {}", found, parts.join(", ")),
     };
-    page.paragraph(0, 2, &format!("Fleet check of {}: {outcome}", count(all, "host")));
+    format!("Fleet check of {}: {outcome}", count(all, "host"))
+}
+
+fn verdict(page: &mut TextPage, check: &FleetCheck) {
+    page.paragraph(0, 2, &verdict_line(check));
     let newest = check.newest.map(|time| format!(", newest of {}", date(time))).unwrap_or_default();
     page.paragraph(
         0,
@@ -107,7 +112,7 @@ fn write_host(page: &mut TextPage, host: &HostCheck) {
 }
 
 /// Describes a difference: `kernel is '6.1.0-9'; 97 hosts of the group have '6.1.0-13'`.
-fn difference(fact: &FactDeviation) -> String {
+pub(super) fn difference(fact: &FactDeviation) -> String {
     let value = |value: &str| match value {
         "" => "none".to_owned(),
         value => format!("'{}'", short(value)),
@@ -126,7 +131,7 @@ fn difference(fact: &FactDeviation) -> String {
     )
 }
 
-fn sentence(summary: &SummaryDeviation) -> String {
+pub(super) fn sentence(summary: &SummaryDeviation) -> String {
     let of = match &summary.scope {
         FigureScope::Host => String::new(),
         FigureScope::Node { node } => format!(" of node {node}"),

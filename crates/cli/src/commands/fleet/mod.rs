@@ -5,6 +5,7 @@ mod check;
 mod content;
 mod dates;
 mod export;
+mod page;
 mod rebuild;
 mod show;
 mod store_failure;
@@ -26,6 +27,8 @@ pub struct FleetArgs {
     #[command(subcommand)]
     pub command: FleetCommand,
 }
+
+pub use page::{check_of, page};
 
 /// The commands of a fleet.
 #[derive(Debug, Subcommand)]

@@ -12,7 +12,8 @@ use std::collections::HashMap;
 const MOST_CELLS: usize = 2_800_000;
 /// Characters of deviations in steps of 1 %, from the worst on; the last one is a missing value.
 /// None of them is escaped in JSON or HTML.
-const ALPHABET: &[u8; 84] = b"()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~";
+const ALPHABET: &[u8; 84] =
+    b"()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~";
 /// Index of a deviation of 0.
 const ZERO: i32 = 41;
 

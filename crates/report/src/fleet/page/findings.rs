@@ -37,7 +37,12 @@ pub(super) fn section(fleet: &FleetPage<'_>) -> Markup {
     }
 }
 
-fn write_host(fleet: &FleetPage<'_>, host: &HostCheck, history: Option<&HostHistory>, unfolded: bool) -> Markup {
+fn write_host(
+    fleet: &FleetPage<'_>,
+    host: &HostCheck,
+    history: Option<&HostHistory>,
+    unfolded: bool,
+) -> Markup {
     let (structure, settings): (Vec<_>, Vec<_>) =
         host.facts.iter().partition(|fact| fact.fact.kind != FactKind::Setting);
     let kind = match host {
@@ -64,7 +69,11 @@ fn write_host(fleet: &FleetPage<'_>, host: &HostCheck, history: Option<&HostHist
 }
 
 fn severity(kind: &str) -> &'static str {
-    if kind == "setting" { "warning" } else { "problem" }
+    if kind == "setting" {
+        "warning"
+    } else {
+        "problem"
+    }
 }
 
 fn write_fact(fleet: &FleetPage<'_>, fact: &FactDeviation, severity: &str) -> Markup {

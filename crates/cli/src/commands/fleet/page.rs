@@ -1,0 +1,24 @@
+//! The report of a fleet, for `numaio report --fleet`.
+
+use crate::failure::Failure;
+use numaio_machine::units::BandwidthUnit;
+use numaio_model::fleet;
+use numaio_report::FleetPage;
+use numaio_schema::{CheckOptions, FleetCheck};
+use std::path::Path;
+
+/// Returns the check of a store with default options.
+pub fn check_of(store: &Path) -> Result<FleetCheck, Failure> {
+    Ok(fleet::check(&super::open(store)?.load()?, &CheckOptions::default()))
+}
+
+/// Returns the page of a store.
+pub fn page(store: &Path, unit: BandwidthUnit) -> Result<String, Failure> {
+    let data = super::open(store)?.load()?;
+    let check = fleet::check(&data, &CheckOptions::default());
+    let maps = fleet::deviation_maps(&data, &check.groups);
+    let found: Vec<&str> =
+        check.hosts.iter().filter(|host| host.has_findings()).map(|host| host.host.as_str()).collect();
+    let histories = fleet::host_histories(&data, &maps, &found);
+    Ok(numaio_report::fleet_html(&FleetPage { check: &check, maps: &maps, histories: &histories, unit }))
+}
