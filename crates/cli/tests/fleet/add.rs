@@ -53,6 +53,17 @@ fn wrong_documents_are_reported_and_the_others_added() {
 }
 
 #[test]
+fn report_with_a_document_of_another_kind_is_added() {
+    let home = Home::new();
+    let mut other = report("n1", "1", MEASURED_AT, 1.0);
+    let documents = other["documents"].as_array_mut().expect("documents");
+    documents.push(serde_json::json!({ "schema": "numaio/later-kind/1" }));
+    home.document("1.json", &other);
+    home.run(&["fleet", "add", "f.db", "1.json"]).ok();
+    assert!(home.run(&["fleet", "show", "f.db"]).ok().contains("copy-read"));
+}
+
+#[test]
 fn tapes_and_other_work_are_rejected_with_the_reason() {
     let home = Home::new();
     home.run(&["record", "--no-measure", "-o", "host.tape"]).ok();

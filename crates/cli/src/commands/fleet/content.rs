@@ -46,8 +46,12 @@ fn of_report(report: &HostReport) -> Result<DocumentContent, String> {
         ..DocumentContent::default()
     };
     for (index, value) in report.documents.iter().enumerate() {
-        let document = Document::from_json(&value.to_string())
-            .map_err(|error| format!("documents[{index}]: {error}"))?;
+        let document = match Document::from_json(&value.to_string()) {
+            Ok(document) => document,
+            // Such as a diagnosis, or of a later numaio: it has no figures now, and is stored.
+            Err(DocumentError::WrongKind { .. }) => continue,
+            Err(error) => return Err(format!("documents[{index}]: {error}")),
+        };
         let measured = documents::identity(&document).fingerprint;
         if !measured.is_empty() && measured != identity.fingerprint {
             return Err(format!("documents[{index}] describes machine {measured}, the report another one"));
