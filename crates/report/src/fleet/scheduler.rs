@@ -97,6 +97,12 @@ fn unsafe_note(hosts: &[&String]) -> String {
     }
 }
 
+/// Returns whether a host should not run jobs: a setting alone, such as another kernel, does not cost
+/// its users anything that was measured.
+fn is_unfit(host: &HostCheck) -> bool {
+    host.differs_in_structure() || host.has_slow_figures()
+}
+
 /// States in a few words why a host should not run jobs.
 fn reason(host: &HostCheck) -> String {
     let structure = host.facts.first().map(|fact| format!("{} differs", fact.fact.name));
@@ -118,6 +124,9 @@ pub fn slurm_actions(check: &FleetCheck, groups: &[GroupTopology]) -> String {
     let mut unsafe_names = Vec::new();
     for host in check.hosts.iter().filter(|host| host.has_findings()) {
         match is_safe(&host.host) {
+            true if !is_unfit(host) => {
+                text.push_str(&format!("# not drained, differs in a setting only: {}\n", host.host));
+            }
             true => text.push_str(&format!(
                 "scontrol update nodename={} state=drain reason='{}'\n",
                 host.host,
@@ -183,7 +192,7 @@ fn clean_word(word: &str) -> String {
 /// (`features.d`; label values have at most 63 letters, digits, `-`, `_` and `.`).
 pub fn node_features(check: &FleetCheck, groups: &[GroupTopology]) -> String {
     let mut text = String::from("# Files for /etc/kubernetes/node-feature-discovery/features.d\n");
-    let failed = |host: &String| check.hosts.iter().any(|found| found.host == *host && found.has_findings());
+    let failed = |host: &String| check.hosts.iter().any(|found| found.host == *host && is_unfit(found));
     for group in groups {
         let (bad, good): (Vec<String>, Vec<String>) = group.hosts.iter().cloned().partition(failed);
         for (hosts, result) in [(good, "passed"), (bad, "failed")] {
@@ -393,6 +402,16 @@ mod tests {
             assert!(name.is_empty() || !commands.iter().any(|line| line.contains(name)), "{text}");
             assert!(text.contains("NodeName=n2 Feature=numaio_1b\n"), "{text}");
         }
+    }
+
+    #[test]
+    fn hosts_that_differ_in_a_setting_only_are_not_drained() {
+        let mut check = check("n1");
+        check.hosts[0].facts[0].fact.kind = FactKind::Setting;
+        let text = slurm_actions(&check, &[group(&["n1"])]);
+        assert!(text.contains("# not drained, differs in a setting only: n1\n"), "{text}");
+        assert!(!text.contains("scontrol"), "{text}");
+        assert!(node_features(&check, &[group(&["n1"])]).contains("numaio-check=passed"));
     }
 
     #[test]
