@@ -178,7 +178,7 @@ fn summarize_group(newest: &NewestFigures<'_>, group: FleetGroup, with_values: b
 fn classes(medians: &[(&FigureKey, f64, f64, f64)]) -> Vec<GroupClasses> {
     let mut points: BTreeMap<(&str, numaio_machine::ids::NodeId), Vec<Point>> = BTreeMap::new();
     for (key, value, low, high) in medians {
-        // Reads take data from the target, writes bring it there.
+        // Reads move data from the target, writes to it.
         let (target, node) = match (key.quantity.as_str(), key.from, key.to) {
             ("copy-read", Some(from), Some(to)) => (from, to),
             ("copy-write", Some(from), Some(to)) => (to, from),

@@ -97,8 +97,8 @@ fn unsafe_note(hosts: &[&String]) -> String {
     }
 }
 
-/// Returns whether a host should not run jobs: a setting alone, such as another kernel, does not cost
-/// its users anything that was measured.
+/// Returns whether a host should not run jobs: a setting alone, such as another kernel, does not
+/// cost its users anything that was measured.
 fn is_unfit(host: &HostCheck) -> bool {
     host.differs_in_structure() || host.has_slow_figures()
 }
@@ -249,14 +249,14 @@ fn balloon_types(group: &GroupTopology) -> String {
             clean_word(name).to_ascii_lowercase().replace(['_', '.'], "-")
         ));
         let path = match device.kind {
-            DeviceKind::Network => format!("/sys/class/net/{name}"),
-            DeviceKind::Rdma => format!("/sys/class/infiniband/{name}"),
+            DeviceKind::Network => format!("class/net/{name}"),
+            DeviceKind::Rdma => format!("class/infiniband/{name}"),
             _ => match device.pci {
-                Some(address) => format!("/sys/bus/pci/devices/{address}"),
+                Some(address) => format!("bus/pci/devices/{address}"),
                 None => continue,
             },
         };
-        text.push_str(&format!("        - {path}\n"));
+        text.push_str(&format!("        - /sys/{path}\n"));
     }
     text
 }

@@ -1,6 +1,7 @@
 //! `numaio fleet add`: documents into the store.
 
-use super::{content, LOCK_WAIT};
+use super::content;
+use super::store_access::LOCK_WAIT;
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::output;

@@ -1,6 +1,7 @@
 //! `numaio fleet check`: hosts that differ from like hosts or from their own past.
 
 use super::dates::{date, date_or_document, TimeOption};
+use super::store_access;
 use crate::failure::Failure;
 use crate::options::{percent, Common};
 use crate::output::{self, json};
@@ -57,7 +58,7 @@ pub enum SchedulerFormat {
 
 /// Runs `numaio fleet check`.
 pub fn run(common: &Common, args: &CheckArgs) -> Result<ExitCode, Failure> {
-    let store = super::open(&args.store)?;
+    let store = store_access::open(&args.store)?;
     let baseline = args.baseline.map(|baseline| time(&store, baseline)).transpose()?;
     let options =
         CheckOptions { least: args.least, false_discovery_rate: args.fdr, since: args.since, baseline };

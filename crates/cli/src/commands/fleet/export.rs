@@ -1,5 +1,6 @@
 //! `numaio fleet export`: the tables as CSV.
 
+use super::store_access;
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::output;
@@ -23,7 +24,7 @@ pub struct ExportArgs {
 
 /// Runs `numaio fleet export`.
 pub fn run(common: &Common, args: &ExportArgs) -> Result<ExitCode, Failure> {
-    let written = super::open(&args.store)?.export_csv(&args.csv)?;
+    let written = store_access::open(&args.store)?.export_csv(&args.csv)?;
     let files = written.iter().map(|(name, rows)| format!("{name} ({rows} rows)"));
     let names: Vec<String> = files.chain([DESCRIPTION.to_owned()]).collect();
     output::remark(common, &format!("wrote {} in {}", names.join(", "), args.csv.display()));

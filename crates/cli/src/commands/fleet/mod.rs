@@ -8,15 +8,12 @@ mod export;
 mod page;
 mod rebuild;
 mod show;
-mod store_failure;
+mod store_access;
 
 use crate::failure::Failure;
 use crate::options::Common;
 use clap::{Args, Subcommand};
-use numaio_fleet::store::FleetStore;
-use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Compare many hosts: collect their documents, show groups, find substandard hosts
 ///
@@ -40,9 +37,6 @@ pub enum FleetCommand {
     Rebuild(rebuild::RebuildArgs),
 }
 
-/// Time limit of waiting for another process that uses the store.
-const LOCK_WAIT: Duration = Duration::from_secs(10);
-
 /// Runs `numaio fleet`.
 pub fn run(common: &Common, args: &FleetArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {
@@ -55,9 +49,4 @@ pub fn run(common: &Common, args: &FleetArgs) -> Result<ExitCode, Failure> {
         FleetCommand::Export(args) => export::run(common, args),
         FleetCommand::Rebuild(args) => rebuild::run(common, args),
     }
-}
-
-/// Opens a store to read.
-fn open(path: &Path) -> Result<FleetStore, Failure> {
-    FleetStore::open(path, LOCK_WAIT).map_err(Failure::from)
 }

@@ -1,7 +1,7 @@
 //! `numaio fleet rebuild`: the derived tables again.
 
 use super::add::{report, with_options, Messages};
-use super::LOCK_WAIT;
+use super::store_access::{self, LOCK_WAIT};
 use crate::failure::Failure;
 use crate::options::Common;
 use clap::Args;
@@ -27,7 +27,7 @@ pub struct RebuildArgs {
 pub fn run(common: &Common, args: &RebuildArgs) -> Result<ExitCode, Failure> {
     interrupt::install().map_err(Failure::new)?;
     // A missing file is an error here, and a new store for `add`.
-    drop(super::open(&args.store)?);
+    drop(store_access::open(&args.store)?);
     let mut store = FleetStore::open_to_write(&args.store, LOCK_WAIT)?;
     let mut messages = Messages::default();
     let rebuilt = with_options(|options| store.rebuild(options, &mut |event| messages.print(event)));

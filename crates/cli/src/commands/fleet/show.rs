@@ -1,5 +1,6 @@
 //! `numaio fleet show`: groups of like hosts, and one host beside its group.
 
+use super::store_access;
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::output::{self, json};
@@ -28,7 +29,7 @@ pub struct ShowArgs {
 
 /// Runs `numaio fleet show`.
 pub fn run(common: &Common, args: &ShowArgs) -> Result<ExitCode, Failure> {
-    let data = super::open(&args.store)?.load()?;
+    let data = store_access::open(&args.store)?.load()?;
     let style = output::style(common);
     let text = match &args.host {
         Some(host) => {

@@ -1,8 +1,18 @@
-//! Errors of the store with their hints and exit statuses.
+//! Opening of the store, and its errors with their hints and exit statuses.
 
 use crate::failure::{Failure, INTERRUPTED};
-use numaio_fleet::store::StoreError;
+use numaio_fleet::store::{FleetStore, StoreError};
 use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// Time limit of waiting for another process that uses the store.
+pub const LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// Opens a store to read.
+pub fn open(path: &Path) -> Result<FleetStore, Failure> {
+    FleetStore::open(path, LOCK_WAIT).map_err(Failure::from)
+}
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
