@@ -1,5 +1,6 @@
 //! The report of a fleet, for `numaio report --fleet`.
 
+use super::store_access;
 use crate::failure::Failure;
 use numaio_machine::units::BandwidthUnit;
 use numaio_model::fleet;
@@ -9,12 +10,12 @@ use std::path::Path;
 
 /// Returns the check of a store with default options.
 pub fn check_of(store: &Path) -> Result<FleetCheck, Failure> {
-    Ok(fleet::check(&super::open(store)?.load()?, &CheckOptions::default()))
+    Ok(fleet::check(&store_access::open(store)?.load()?, &CheckOptions::default()))
 }
 
 /// Returns the page of a store.
 pub fn page(store: &Path, unit: BandwidthUnit) -> Result<String, Failure> {
-    let data = super::open(store)?.load()?;
+    let data = store_access::open(store)?.load()?;
     let check = fleet::check(&data, &CheckOptions::default());
     let maps = fleet::deviation_maps(&data, &check.groups);
     let found: Vec<&str> =
