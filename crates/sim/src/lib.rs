@@ -14,11 +14,13 @@ pub mod render;
 pub mod shapes;
 pub mod sharing;
 mod simulated;
+mod simulated_program;
 pub mod spec;
 mod wiring;
 mod write;
 
 pub use render::render;
-pub use simulated::{Simulated, SimulatedProgram};
+pub use simulated::Simulated;
+pub use simulated_program::SimulatedProgram;
 pub use spec::{BadSpec, Spec};
 pub use write::write_tree;

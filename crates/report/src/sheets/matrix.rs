@@ -19,6 +19,7 @@ pub(super) type Row = (NodeId, Option<CpuId>);
 /// A value, and whether it is as precise as requested.
 pub(super) type Figure = (Option<f64>, bool);
 
+/// Returns the figure of a reading.
 pub(super) fn figure(reading: &Reading) -> Figure {
     (reading.median(), reading.settled)
 }
@@ -102,16 +103,20 @@ pub(super) fn latency_sheets(record: &LatencyRecord, unit: BandwidthUnit) -> Vec
 
 /// A table with a row for each node or CPU, and a column for each memory node.
 pub(super) struct Matrix {
+    /// Caption.
     pub title: String,
     /// Title of the rows.
     pub rows: &'static str,
+    /// Figures by row and memory node.
     pub cells: BTreeMap<(Row, NodeId), Figure>,
+    /// Format of the figures.
     pub figures: NumberFormat,
     /// Returns the better of two values.
     pub best: fn(f64, f64) -> f64,
 }
 
 impl Matrix {
+    /// Writes the table, with the best figure of each column marked.
     pub fn sheet(self) -> Sheet {
         let rows: BTreeSet<Row> = self.cells.keys().map(|(row, _)| *row).collect();
         let columns: BTreeSet<NodeId> = self.cells.keys().map(|(_, column)| *column).collect();

@@ -8,10 +8,9 @@ mod latency;
 mod program;
 mod stream;
 
-pub use program::SimulatedProgram;
-
 use crate::noise::{run_factor, Random};
 use crate::render::{proc::numa_balancing, render, usage, usage::Usage};
+use crate::simulated_program::SimulatedProgram;
 use crate::spec::{BadSpec, Spec};
 use crate::wiring::Wiring;
 use numaio_machine::control::{Change, Control, ControlError};

@@ -1,6 +1,7 @@
 //! Programs on the simulated machine: STREAM copies that print their bandwidth.
 
 use super::{refused, Simulated};
+use crate::simulated_program::SimulatedProgram;
 use numaio_machine::probe::{ProbeError, ProgramOutcome, ToolExit, ToolOutput};
 use numaio_machine::workload::{
     Flow, Pages, Placement, ProgramWorkload, Sampling, StreamLoop, StreamOp, StreamWorkload,
@@ -10,15 +11,6 @@ use numaio_machine::workload::{
 const ARRAY_BYTES: u64 = 16 << 20;
 /// Passes over the arrays.
 const PASSES: f64 = 10.0;
-
-/// A program of the simulated machine: STREAM copy on arrays of its memory node.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SimulatedProgram {
-    /// Name by which it is started; arguments are ignored.
-    pub name: String,
-    /// Share of the bandwidth of STREAM that it reaches, as of one of several builds.
-    pub efficiency: f64,
-}
 
 impl Simulated {
     /// Installs a program, which prints `Copy: X MB/s` as STREAM counts bytes (10^6).
