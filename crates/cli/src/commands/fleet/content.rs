@@ -124,6 +124,7 @@ fn kind(document: &Document) -> Option<&str> {
         Document::Model(model) => &model.schema,
         Document::Stream(record) => &record.schema,
         Document::Latency(record) => &record.schema,
+        Document::Sweep(record) => &record.schema,
         Document::Io(record) => &record.schema,
         Document::View(view) => &view.schema,
         Document::Comparison(comparison) => &comparison.schema,
