@@ -1,5 +1,5 @@
-//! Prints what the check of simulated fleets finds, beside the rules of Cbench and SuperBench on the
-//! same data. Nothing here passes or fails.
+//! Prints what the check of simulated fleets finds, beside the rules of Cbench and SuperBench on
+//! the same data. Nothing here passes or fails.
 //!
 //! `--bench fleet -- once HOSTS` checks one fleet and prints the time, to measure memory.
 #![allow(clippy::print_stdout)]

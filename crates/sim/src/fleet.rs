@@ -1,7 +1,8 @@
 //! Simulated fleets: hosts of a few specifications, with noise and injected faults.
 //!
 //! A fault changes the machine where a real one would: a halved link is a halved link of the
-//! rendered machine, too. Figures are made one by one, because a fleet of 10,000 hosts has millions.
+//! rendered machine, too. Figures are made one by one, because a fleet of 10,000 hosts has
+//! millions.
 
 use crate::noise::Random;
 use crate::shapes;

@@ -1,4 +1,5 @@
-//! The check of a fleet: structure first, then figures, with the false discovery rate over all hosts.
+//! The check of a fleet: structure first, then figures, with the false discovery rate over all
+//! hosts.
 
 use super::deviations::Comparison;
 use super::discovery::adjusted;
@@ -11,15 +12,16 @@ use numaio_schema::{
     FLEET_CHECK_SCHEMA,
 };
 
-/// Finds hosts that differ from like hosts in structure, settings or figures, or from their own past.
+/// Finds hosts that differ from like hosts in structure, settings or figures, or from their own
+/// past.
 ///
 /// The p-values of a host's figures are combined to one for the host (module `deviations`), and
 /// Benjamini and Hochberg's procedure holds the false discovery rate over all hosts: of the hosts
 /// that are reported for their figures, at most that share is expected to be healthy. Combining
-/// first keeps that guarantee although figures of a host are correlated; over single figures it would
-/// hold as well, but one false host could contribute all of its figures. Within the reported hosts
-/// the same procedure selects the figures at the level that Benjamini and Bogomolov (Journal of the
-/// Royal Statistical Society B 76, 2014) derive from the share of reported hosts.
+/// first keeps that guarantee although figures of a host are correlated; over single figures it
+/// would hold as well, but one false host could contribute all of its figures. Within the reported
+/// hosts the same procedure selects the figures at the level that Benjamini and Bogomolov (Journal
+/// of the Royal Statistical Society B 76, 2014) derive from the share of reported hosts.
 ///
 /// It assumes that healthy hosts of a group scatter about normally. Heavier tails are kept from
 /// alarms only by the least deviation.

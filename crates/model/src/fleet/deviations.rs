@@ -2,8 +2,8 @@
 //!
 //! A host is compared on three levels: all its figures together, those of each node and device
 //! relative to the host, and each figure. Each level has a p-value, combined by Simes over its
-//! hypotheses, and the host's is the smallest times the number of levels (Bonferroni). A figure that
-//! deviates by less than the required share has the p-value 1.
+//! hypotheses, and the host's is the smallest times the number of levels (Bonferroni). A figure
+//! that deviates by less than the required share has the p-value 1.
 
 use super::discovery::simes;
 use super::fit::{fit, Fit, Score, MOST_POOLED};
@@ -11,8 +11,8 @@ use super::scale::Estimator;
 use super::table::Table;
 use numaio_schema::{FigureKey, FigureScope};
 
-/// Up to this number of references, each host is compared with all others but itself; with more, its
-/// own share in center and scale is negligible.
+/// Up to this number of references, each host is compared with all others but itself; with more,
+/// its own share in center and scale is negligible.
 const MOST_EXCLUDED: usize = 16;
 /// Hosts with a p-value below this are no references in the second pass.
 const SUSPECT: f64 = 0.005;
@@ -66,8 +66,8 @@ pub(super) struct Comparison {
     table: Table,
     families: Vec<u32>,
     scopes: Vec<Scope>,
-    /// Row 0: median deviation of all figures of each column. Row `i`: that of scope `i - 1`, less row
-    /// 0, so that it is about the node, not the host.
+    /// Row 0: median deviation of all figures of each column. Row `i`: that of scope `i - 1`, less
+    /// row 0, so that it is about the node, not the host.
     summaries: Table,
     summary_families: Vec<u32>,
     references: Vec<usize>,
@@ -129,10 +129,12 @@ impl Comparison {
         comparison
     }
 
+    /// Returns the nodes and devices with several figures.
     pub fn scopes(&self) -> &[Scope] {
         &self.scopes
     }
 
+    /// Returns the compared values.
     pub fn table(&self) -> &Table {
         &self.table
     }
@@ -260,8 +262,8 @@ impl Comparison {
         (!values.is_empty()).then(|| (median(&mut values), values.len()))
     }
 
-    /// Returns the smallest deviations, as shares, that have a p-value of at most `p` for the host and,
-    /// with the correction for the number of figures, for one figure.
+    /// Returns the smallest deviations, as shares, that have a p-value of at most `p` for the host
+    /// and, with the correction for the number of figures, for one figure.
     pub fn detectable(&self, p: f64) -> (Option<f64>, Option<f64>) {
         let own;
         let (fits, summaries) = match &self.shared {

@@ -11,9 +11,9 @@ pub(super) fn simes(p: &mut [f64]) -> f64 {
     p.iter().zip(1u32..).map(|(p, rank)| p * n / f64::from(rank)).fold(1.0, f64::min)
 }
 
-/// Returns the adjusted p-values by Benjamini and Hochberg (Journal of the Royal Statistical Society B
-/// 57, 1995), in the order of the input: the false discovery rate at which each would just be
-/// rejected.
+/// Returns the adjusted p-values by Benjamini and Hochberg (Journal of the Royal Statistical
+/// Society B 57, 1995), in the order of the input: the false discovery rate at which each would
+/// just be rejected.
 ///
 /// Holds the rate for independent and for positively dependent p-values (Benjamini and Yekutieli,
 /// Annals of Statistics 29, 2001).

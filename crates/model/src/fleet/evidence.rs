@@ -69,6 +69,7 @@ pub(super) fn evidence(
 }
 
 impl Deviations {
+    /// Returns whether nothing deviates.
     pub fn is_empty(&self) -> bool {
         self.summaries.is_empty() && self.figures.is_empty()
     }
@@ -159,7 +160,8 @@ impl Explains {
         if let Some(node) = node {
             return Self::Node(NodeId(node));
         }
-        // `device 15b3:1017 #1 link` belongs to the device whose names `device 15b3:1017 #1 names` has.
+        // `device 15b3:1017 #1 link` belongs to the device whose names `device 15b3:1017 #1 names`
+        // has.
         let names = name.rsplit_once(' ').filter(|_| name.starts_with("device ")).and_then(|(device, _)| {
             let names = format!("{device}{NAMES}");
             host.facts.iter().find(|fact| fact.name == names)

@@ -12,7 +12,8 @@ use FactKind::{Hardware, Setting, Structure};
 
 /// Start of the names of facts about classes of nodes, which depend on measurements.
 pub(super) const CLASSES: &str = "classes ";
-/// Start of the names of facts about findings of `doctor`; a host without the fact lacks the finding.
+/// Start of the names of facts about findings of `doctor`; a host without the fact lacks the
+/// finding.
 pub(super) const FINDING: &str = "finding ";
 /// End of the names of facts that identify a device on its host and are not compared.
 pub(super) const NAMES: &str = " names";
@@ -101,15 +102,15 @@ fn facts_of_node(node: &Node, facts: &mut Vec<Fact>) {
 
 /// Returns the memory of the modules of a node whose kernel reports `bytes`.
 ///
-/// Firmware and kernel reserve up to some percent. Modules come in sizes such that a node's memory is
-/// a multiple of an eighth of its leading power of two, also with one module missing.
+/// Firmware and kernel reserve up to some percent. Modules come in sizes such that a node's memory
+/// is a multiple of an eighth of its leading power of two, also with one module missing.
 fn installed_bytes(bytes: u64) -> u64 {
     let unit = bytes.checked_ilog2().map_or(1, |exponent| (1 << exponent) / 8).max(1);
     bytes.div_ceil(unit).saturating_mul(unit)
 }
 
-/// States devices by model and number, in the order of their addresses: names such as `nvme0` change
-/// from boot to boot, and like devices are interchangeable.
+/// States devices by model and number, in the order of their addresses: names such as `nvme0`
+/// change from boot to boot, and like devices are interchangeable.
 fn devices(devices: &[Device], facts: &mut Vec<Fact>) {
     let mut models: BTreeMap<String, Vec<&Device>> = BTreeMap::new();
     for device in devices.iter().filter(|device| device.moves_data() && !device.is_virtual_function()) {

@@ -52,8 +52,8 @@ impl Fit {
         self.sample.variance.max(LEAST_DEVIATION * LEAST_DEVIATION) * (1.0 + self.sample.center_variance())
     }
 
-    /// Returns the deviation, as a share, at which a value has this one-sided p-value; `None` if none
-    /// below 100 % has.
+    /// Returns the deviation, as a share, at which a value has this one-sided p-value; `None` if
+    /// none below 100 % has.
     pub fn detectable(&self, p: f64) -> Option<f64> {
         let t = student(self.sample.freedom)?.inverse_cdf(1.0 - p);
         let share = 1.0 - (-t * self.spread().sqrt()).exp();
@@ -78,8 +78,8 @@ fn student(freedom: f64) -> Option<StudentsT> {
     StudentsT::new(0.0, 1.0, freedom.min(MANY)).ok()
 }
 
-/// Fits each row of a table to the reference columns except one; `None` for rows with fewer than two
-/// values.
+/// Fits each row of a table to the reference columns except one; `None` for rows with fewer than
+/// two values.
 ///
 /// The variances of rows of a family are pooled (see [`pool`]).
 pub(super) fn fit(
@@ -120,15 +120,15 @@ pub(super) fn fit(
     fits
 }
 
-/// Pools the variances of a family of rows: figures of one quantity have similar relative noise, and a
-/// few hosts estimate the scale of each badly.
+/// Pools the variances of a family of rows: figures of one quantity have similar relative noise,
+/// and a few hosts estimate the scale of each badly.
 ///
-/// The variance of a row is moderated as by Smyth (Statistical Applications in Genetics and Molecular
-/// Biology 3, 2004): a weighted mean of its own and the family's, with the family's weight from how
-/// much the variances scatter beyond their sampling error. The moments of the inverse gamma
-/// distribution give the weight. Figures of a host are correlated, so that the pooled variance of `F`
-/// rows has not `F` times the degrees of freedom of one, but `F / (1 + (F - 1) r^2)` times, where
-/// `r^2` is the mean squared correlation of two rows.
+/// The variance of a row is moderated as by Smyth (Statistical Applications in Genetics and
+/// Molecular Biology 3, 2004): a weighted mean of its own and the family's, with the family's
+/// weight from how much the variances scatter beyond their sampling error. The moments of the
+/// inverse gamma distribution give the weight. Figures of a host are correlated, so that the pooled
+/// variance of `F` rows has not `F` times the degrees of freedom of one, but `F / (1 + (F - 1)
+/// r^2)` times, where `r^2` is the mean squared correlation of two rows.
 fn pool(table: &Table, columns: &[usize], family: &[usize], fits: &mut [Option<Fit>]) {
     let samples: Vec<Sample> = family.iter().filter_map(|&row| Some(fits[row].as_ref()?.sample)).collect();
     let rows = samples.len() as f64;
@@ -153,10 +153,11 @@ fn pool(table: &Table, columns: &[usize], family: &[usize], fits: &mut [Option<F
 }
 
 /// Returns the mean squared correlation of two rows, less what chance gives, at least
-/// [`LEAST_CORRELATION`]. Deviations are limited to 2.5 standard deviations, so that one faulty host
-/// does not correlate all rows.
+/// [`LEAST_CORRELATION`]. Deviations are limited to 2.5 standard deviations, so that one faulty
+/// host does not correlate all rows.
 ///
-/// The sum over all pairs of rows is that over all pairs of columns of their squared inner products.
+/// The sum over all pairs of rows is that over all pairs of columns of their squared inner
+/// products.
 fn squared_correlation(table: &Table, columns: &[usize], family: &[usize], fits: &[Option<Fit>]) -> f64 {
     let hosts = columns.len();
     let mut products = vec![0.0; hosts * hosts];

@@ -27,8 +27,8 @@ impl GroupFigures {
         column * self.keys.len() + row
     }
 
-    /// Prepares the comparisons of a group; `references` states which hosts have the structure of the
-    /// group.
+    /// Prepares the comparisons of a group; `references` states which hosts have the structure of
+    /// the group.
     pub fn new(
         data: &FleetData,
         tables: GroupTables,

@@ -1,10 +1,10 @@
 //! Groups of like hosts, and the facts in which a host differs from its group.
 //!
 //! Hosts of equal hardware facts are a hardware group. Of its structures, those of at least
-//! [`VARIANT_HOSTS`] hosts and more than [`VARIANT_SHARE`] of the group are legitimate variants, such
-//! as half of the hosts with more memory, and each is a group. Any other structure deviates from the
-//! variant that it differs least from. The share keeps a fault that many hosts of a large fleet have
-//! in common from being a variant.
+//! [`VARIANT_HOSTS`] hosts and more than [`VARIANT_SHARE`] of the group are legitimate variants,
+//! such as half of the hosts with more memory, and each is a group. Any other structure deviates
+//! from the variant that it differs least from. The share keeps a fault that many hosts of a large
+//! fleet have in common from being a variant.
 
 use super::facts::{CLASSES, FINDING, NAMES};
 use numaio_schema::{Fact, FactDeviation, FactKind, FleetData, FleetGroup};
@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, HashMap};
 const VARIANT_HOSTS: usize = 3;
 /// Share of a hardware group that a structure variant exceeds.
 const VARIANT_SHARE: f64 = 0.1;
-/// Share of a group whose hosts have the expected classes of nodes; with less, classes are unstable.
+/// Share of a group whose hosts have the expected classes of nodes; with less, classes are
+/// unstable.
 const CLASSES_SHARE: f64 = 0.8;
 /// Hardware facts of a product; hosts that differ in others may be incomplete hosts of it.
 const PRODUCT: [&str; 3] = ["architecture", "product", "cpu model"];
@@ -49,6 +50,7 @@ pub fn groups(data: &FleetData) -> Vec<FleetGroup> {
 }
 
 impl Group {
+    /// Describes the group, without limits of a check.
     pub fn document(&self, data: &FleetData) -> FleetGroup {
         let mut hosts: Vec<String> = self.hosts.iter().map(|&host| data.hosts[host].name.clone()).collect();
         hosts.sort();

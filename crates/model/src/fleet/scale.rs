@@ -3,8 +3,8 @@
 /// Makes Qn consistent for the normal distribution: 1 / (sqrt(2) * quantile(5/8)).
 const QN_CONSTANT: f64 = 2.219_144_465_985_08;
 
-/// Factors that make Qn unbiased for 2 to 40 normal values (Akinshin, "Finite-sample Rousseeuw-Croux
-/// scale estimators", arXiv:2209.12268, which refines Croux and Rousseeuw, 1992).
+/// Factors that make Qn unbiased for 2 to 40 normal values (Akinshin, "Finite-sample
+/// Rousseeuw-Croux scale estimators", arXiv:2209.12268, which refines Croux and Rousseeuw, 1992).
 const QN_FACTORS: [f64; 39] = [
     0.3995, 0.9939, 0.5133, 0.8441, 0.6122, 0.8589, 0.6700, 0.8736, 0.7201, 0.8890, 0.7575, 0.9023, 0.7855,
     0.9125, 0.8078, 0.9211, 0.8260, 0.9279, 0.8410, 0.9338, 0.8537, 0.9389, 0.8644, 0.9430, 0.8737, 0.9468,

@@ -18,6 +18,7 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Creates a table without values.
     pub fn new(rows: usize, columns: usize) -> Self {
         Self { rows, columns, values: vec![f64::NAN; rows * columns], errors: vec![0.0; rows * columns] }
     }
@@ -32,14 +33,17 @@ impl Table {
         &self.values[column * self.rows..(column + 1) * self.rows]
     }
 
+    /// Returns a value; NaN if it is missing.
     pub fn value(&self, row: usize, column: usize) -> f64 {
         self.values[self.cell(row, column)]
     }
 
+    /// Returns the standard error of a value.
     pub fn error(&self, row: usize, column: usize) -> f64 {
         f64::from(self.errors[self.cell(row, column)])
     }
 
+    /// Sets a value and its standard error.
     pub fn set(&mut self, row: usize, column: usize, value: f64, error: f64) {
         let cell = self.cell(row, column);
         (self.values[cell], self.errors[cell]) = (value, error as f32);

@@ -55,7 +55,7 @@ fn every_structural_fault_is_found_in_the_rendered_machine() {
         assert!(value.is_empty() || fact.fact.value == value, "{kind:?}: {fact:?}");
         assert_eq!((fact.like_expected, fact.like_host), (11, 1), "{fact:?}");
         assert_eq!(host.facts[0].fact.kind, FactKind::Structure);
-        // What the difference explains is no alarm of its own.
+        // Figures that the difference explains are not alarms of their own.
         assert!(!host.has_slow_figures(), "{kind:?}: {:#?}", host.figures);
         let explained = host.facts.iter().map(|fact| fact.explains.len()).sum::<usize>();
         assert!(explained > 0 || kind == FaultKind::MovedDevice || kind == FaultKind::OtherNodes, "{kind:?}");

@@ -97,8 +97,8 @@ pub fn cbench(data: &FleetData) -> (BTreeSet<u32>, usize) {
     (hosts, flagged)
 }
 
-/// SuperBench's rules: a baseline is the mean of the values that are not more than 5 % worse than it,
-/// repeated until none is removed, and a value that is more than 5 % worse than the baseline is
+/// SuperBench's rules: a baseline is the mean of the values that are not more than 5 % worse than
+/// it, repeated until none is removed, and a value that is more than 5 % worse than the baseline is
 /// defective (rule `variance` with criterion 5 %, and `fix_threshold` of baseline generation, which
 /// SuperBench's documentation describes).
 pub fn superbench(data: &FleetData) -> (BTreeSet<u32>, usize) {

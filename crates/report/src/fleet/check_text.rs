@@ -22,8 +22,8 @@ const MOST_LINES: usize = 20;
 /// Most figures of a host in a table.
 const MOST_FIGURES: usize = 6;
 
-/// Formats the verdict, the hosts that deviate, settings that differ, the groups, and what could not
-/// be decided.
+/// Formats the verdict, the hosts that deviate, settings that differ, the groups, and what could
+/// not be decided.
 ///
 /// Long lists are shortened with a count, so that the page of 5,000 hosts has a few hundred lines.
 pub fn fleet_check_text(check: &FleetCheck, style: &TextStyle) -> String {
