@@ -20,7 +20,7 @@ pub type Figure = (FigureKey, u64, f64, (f64, f64));
 /// memory-centric views of STREAM and latency. The pair is one figure.
 pub fn figures(document: &Document) -> Vec<Figure> {
     let mut found: BTreeMap<FigureKey, (u64, f64, (f64, f64))> = BTreeMap::new();
-    let (device, own_unit) = match document {
+    let (device, unit) = match document {
         Document::Io(record) => (record.device.name.as_str(), ""),
         Document::Sweep(record) => ("", record.method.unit.as_str()),
         _ => ("", ""),
@@ -29,11 +29,7 @@ pub fn figures(document: &Document) -> Vec<Figure> {
         let measured_at = view.measured_at.or_else(|| measured_at(document)).unwrap_or(0);
         for value in view.nodes.iter().filter(|value| value.value.is_finite()) {
             let interval = value.interval.unwrap_or((value.value, value.value));
-            found.entry(key(&view, value, (device, own_unit))).or_insert((
-                measured_at,
-                value.value,
-                interval,
-            ));
+            found.entry(key(&view, value, device, unit)).or_insert((measured_at, value.value, interval));
         }
     }
     found
@@ -62,11 +58,6 @@ pub(super) fn views(document: &Document) -> Vec<View> {
                 targets.into_iter().flat_map(|target| stream_views(record, &subject(machine, target)));
             views.map(|view| View { name: format!("{}{}", view.name, threads(record)), ..view }).collect()
         }
-        Document::Sweep(record) => {
-            let machine = record.provenance.machine.fingerprint.as_str();
-            let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
-            targets.into_iter().flat_map(|target| sweep_views(record, &subject(machine, target))).collect()
-        }
         Document::Latency(record) => {
             let machine = record.provenance.machine.fingerprint.as_str();
             let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
@@ -75,6 +66,11 @@ pub(super) fn views(document: &Document) -> Vec<View> {
         Document::Io(record) => {
             let machine = record.provenance.machine.fingerprint.as_str();
             record.device.node.map_or_else(Vec::new, |node| io_views(record, &subject(machine, node)))
+        }
+        Document::Sweep(record) => {
+            let machine = record.provenance.machine.fingerprint.as_str();
+            let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
+            targets.into_iter().flat_map(|target| sweep_views(record, &subject(machine, target))).collect()
         }
         Document::View(view) => vec![completed((**view).clone(), None)],
         Document::Comparison(comparison) => comparison.views.clone(),
@@ -108,9 +104,9 @@ fn measured_at(document: &Document) -> Option<u64> {
     }
 }
 
-/// Returns the key of a view's value, given the device and the unit of a program's figure. Views of pairs of CPUs and memory lose the name of their
-/// center, because the pair states it.
-fn key(view: &View, value: &NodeValue, (device, own_unit): (&str, &str)) -> FigureKey {
+/// Returns the key of a view's value. Views of pairs of CPUs and memory lose the name of their
+/// center, because the pair states it. `unit` is that of a program's own figure.
+fn key(view: &View, value: &NodeValue, device: &str, unit: &str) -> FigureKey {
     let (target, node) = (Some(view.target), Some(value.node));
     let (name, from, to) = if let Some(start) = view.name.find("-cpu-centric") {
         (without(&view.name, start, "-cpu-centric"), node, target)
@@ -132,7 +128,7 @@ fn key(view: &View, value: &NodeValue, (device, own_unit): (&str, &str)) -> Figu
         Quantity::BytesPerS => "B/s",
         Quantity::NsPerLoad => "ns",
         Quantity::Distance => "",
-        Quantity::Score | Quantity::Cost => own_unit,
+        Quantity::Score | Quantity::Cost => unit,
     };
     FigureKey {
         quantity: name,
@@ -186,11 +182,22 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_of_a_sweep_is_one_figure_in_its_own_unit() {
+        let mut sweep = crate::testing::sweep(Quantity::Cost, &[&[1.0, 2.0], &[3.0, 1.5]]);
+        sweep.method.unit = "s".to_owned();
+        let found = figures(&Document::Sweep(Box::new(sweep)));
+        let pair = |figure: &Figure| (figure.0.from, figure.0.to, figure.2);
+        let far = found.iter().find(|figure| figure.2 == 2.0).expect("the pair of CPU node 0, memory node 1");
+        assert_eq!((found.len(), pair(far)), (4, (Some(NodeId(1)), Some(NodeId(0)), 2.0)));
+        assert_eq!((far.0.unit.as_str(), far.0.more_is_better), ("s", false));
+    }
+
+    #[test]
     fn names_lose_the_center_of_pairs() {
         let view = |name: &str| View { name: name.to_owned(), ..sample() };
         let value = sample().nodes[0].clone();
-        let cpu = key(&view("stream-triad-cpu-centric-4-threads"), &value, "");
-        let memory = key(&view("latency-memory-centric"), &value, "");
+        let cpu = key(&view("stream-triad-cpu-centric-4-threads"), &value, "", "");
+        let memory = key(&view("latency-memory-centric"), &value, "", "");
         assert_eq!(
             (cpu.quantity.as_str(), cpu.from, cpu.to),
             ("stream-triad-4-threads", Some(value.node), Some(sample().target))
