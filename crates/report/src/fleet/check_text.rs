@@ -323,8 +323,8 @@ mod tests {
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part:?} in {text}"));
         assert!(text.starts_with("Fleet check of 20 hosts: 2 deviate: 1 differs in structure, 1 is worse"));
         assert!(at("link is '8 GT/s x4 of 8 GT/s x8'; 19 hosts") < at("explains:"), "{text}");
-        assert!(at("explains:") < at("io-read eth0"), "{text}");
-        assert!(at("figures of node ") > at("io-read eth0"), "{text}");
+        assert!(at("explains:") < at("io-write eth0"), "{text}");
+        assert!(at("figures of node ") > at("io-write eth0"), "{text}");
         assert!(at("Groups of like hosts") < at("finds deviations of all of 304 figures from 5 %"), "{text}");
     }
 
