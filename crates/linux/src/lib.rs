@@ -3,8 +3,9 @@
 //! [`Kernel`] reads sysfs below a [`Root`], runs workloads on pinned threads over bound [`memory`],
 //! resolves handles and changes settings. Its workloads are [`copy`], [`stream`] and latency loops,
 //! [`io`] streams and copies to GPUs ([`cuda`]). [`launch`] starts programs with a binding,
-//! [`process`] and [`child_group`] signal and await them, [`supervisor`] outlives a child
-//! that cannot exit, [`user_files`] writes files atomically, and [`interrupt`] handles signals.
+//! [`process`] and [`child_group`] signal and await them, [`supervisor`] outlives a child that
+//! cannot exit, [`ssh_command`] starts numaio on other hosts, [`user_files`] writes files
+//! atomically, and [`interrupt`] handles signals.
 //!
 //! `numaio-mover-linux` transfers files with [`affinity`], [`interrupt`], [`memory`], [`process`],
 //! [`random`] and the parts of [`io`] that know disks and rings.
@@ -30,6 +31,7 @@ mod program;
 pub mod random;
 mod refusal;
 mod root;
+pub mod ssh_command;
 pub mod stream;
 pub mod supervisor;
 pub mod terminal;
