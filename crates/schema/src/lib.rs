@@ -11,6 +11,7 @@ mod document;
 mod fleet;
 mod fleet_check;
 mod fleet_report;
+mod fleet_run;
 mod fleet_summary;
 mod interleave;
 mod io;
@@ -54,6 +55,10 @@ pub use fleet_check::{
     FleetGroup, GroupMove, HostCheck, SummaryDeviation,
 };
 pub use fleet_report::HostReport;
+pub use fleet_run::{
+    FleetHostState, FleetHostStatus, FleetLauncher, FleetRun, FleetRunHost, FleetStateCount, FleetStatus,
+    ReportReturn, SlurmLaunch,
+};
 pub use fleet_summary::{
     FactDifference, FactVariant, FleetHostSummary, FleetSummary, GroupClasses, GroupFigure, GroupSummary,
     HostFigure,
@@ -88,11 +93,11 @@ pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
     BASELINE_SCHEMA, COMPARISON_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA,
-    FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA, FLEET_SUMMARY_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA,
-    IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA,
-    PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA,
-    STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA,
-    VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
+    FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA, FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA, FLEET_SUMMARY_SCHEMA,
+    HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA,
+    NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA,
+    RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA,
+    TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};

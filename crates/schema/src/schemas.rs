@@ -21,6 +21,12 @@ pub const FLEET_HOST_SCHEMA: &str = "numaio/fleet-host/1";
 /// Schema and version of [`FleetSummary`](crate::FleetSummary).
 pub const FLEET_SUMMARY_SCHEMA: &str = "numaio/fleet-summary/1";
 
+/// Schema and version of [`FleetRun`](crate::FleetRun).
+pub const FLEET_RUN_SCHEMA: &str = "numaio/fleet-run/1";
+
+/// Schema and version of [`FleetStatus`](crate::FleetStatus).
+pub const FLEET_STATUS_SCHEMA: &str = "numaio/fleet-status/1";
+
 /// Schema and version of [`HostReport`](crate::HostReport).
 pub const HOST_REPORT_SCHEMA: &str = "numaio/host-report/1";
 

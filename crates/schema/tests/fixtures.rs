@@ -5,10 +5,10 @@ use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
     CommandArg, Comparison, Cost, DaemonState, DevicePurpose, DevicesDocument, Diagnosis, Document,
-    DocumentError, FigureScope, FleetCheck, HostReport, IoPrediction, Job, JobProblem, JobState, Model, Plan,
-    PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, SweepRecord, SweepScope,
-    TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord, TransferResult, TransferTotals,
-    ValueSource, View,
+    DocumentError, FigureScope, FleetCheck, FleetHostState, FleetLauncher, FleetRun, FleetStatus, HostReport,
+    IoPrediction, Job, JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity, Receipt,
+    Record, SharingModel, Stage, SweepRecord, SweepScope, TopologyDocument, TransferDeviceKind,
+    TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
 };
 
 #[test]
@@ -292,4 +292,23 @@ fn daemon_state_version_1_round_trips() {
     assert_eq!((state.active[0].sessions, state.lost_records), (2, 3));
     let json = serde_json::to_string(&state).expect("JSON");
     assert_eq!(DaemonState::from_json(&json).expect("the same state"), state);
+}
+
+#[test]
+fn reads_fleet_run_version_1() {
+    let text = include_str!("fixtures/fleet-run-1.json");
+    let run = FleetRun::from_json(text).expect("a run");
+    let FleetLauncher::Slurm(launch) = &run.launcher else { panic!("not Slurm") };
+    assert!(launch.per_switch && launch.at_once == Some(8));
+    assert_eq!((run.hosts[1].jobs.len(), run.hosts[2].jobs.len()), (2, 0));
+    let ssh = text.replace("\"is\": \"slurm\"", "\"is\": \"ssh\"");
+    let run = FleetRun::from_json(&ssh).expect("a run");
+    assert_eq!(run.launcher, FleetLauncher::Ssh { at_once: 8 });
+}
+
+#[test]
+fn reads_fleet_status_version_1() {
+    let status = FleetStatus::from_json(include_str!("fixtures/fleet-status-1.json")).expect("a status");
+    assert_eq!(status.hosts[1].state, FleetHostState::Lost);
+    assert!(!status.is_complete() && status.counts.len() == 3);
 }
