@@ -67,7 +67,6 @@ impl Args {
             Command::Validate(args) => commands::validate::run(common, args),
             Command::Predict(args) => commands::predict::run(common, args),
             Command::Export(args) => commands::export::run(common, args),
-            Command::Fleet(args) => commands::fleet::run(common, args),
             Command::Report(args) => commands::report::run(common, args),
             Command::Place(args) => commands::place::run(common, args),
             Command::Run(args) => commands::run::run(common, args),
@@ -79,8 +78,17 @@ impl Args {
             Command::Metrics(args) => commands::metrics::run(common, args),
             Command::Irq(args) => commands::irq::run(common, args),
             Command::Undo(args) => commands::undo::run(common, args),
+            Command::Fleet(args) => commands::fleet::run(common, args, Self::parse_words),
             Command::Generate(args) => commands::generate::run(args, Self::command()),
         }
+    }
+
+    /// Parses the words after `numaio`, which are to run on another host; returns common options.
+    fn parse_words(words: &[String]) -> Result<Common, String> {
+        let words: Vec<OsString> =
+            ["numaio"].into_iter().chain(words.iter().map(String::as_str)).map(OsString::from).collect();
+        let matches = parse(Self::command(), &words).map_err(|error| error.to_string())?;
+        Self::from_arg_matches(&matches).map(|args| args.common).map_err(|error| error.to_string())
     }
 
     /// Names the environment variable of a wrong value, and the alternative to an rsync option that

@@ -12,6 +12,7 @@ mod device_matrix;
 mod devices_text;
 mod doctor_text;
 mod fleet;
+mod fleet_run_text;
 mod gpu_text;
 mod html;
 mod hwloc;
@@ -59,6 +60,7 @@ pub use fleet::{
     balloons, fleet_check_text, fleet_host_text, fleet_html, fleet_summary_text, node_features,
     slurm_actions, FleetPage, GroupTopology,
 };
+pub use fleet_run_text::fleet_status_text;
 pub use gpu_text::gpu_text;
 pub use html::html;
 pub use hwloc::{hwloc_annotate, hwloc_xml, MeasurementSet};

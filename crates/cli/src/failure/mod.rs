@@ -1,5 +1,6 @@
 //! Errors: their message, hint and exit status.
 
+mod fleet_launch;
 pub mod transfer;
 
 use numaio_linux::cuda::CudaUnavailable;

@@ -18,7 +18,7 @@ use numaio_machine::topology::Topology;
 use numaio_model::MachineEvidence;
 use numaio_report::Detail;
 use numaio_schema::{DiagnosedFinding, Diagnosis, Document, IoRecord, Model, DIAGNOSIS_SCHEMA};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Report what reduces I/O bandwidth on this machine, and how to fix it.
@@ -60,33 +60,9 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
         output::check(path)?;
     }
     let topology = discover(&machine);
-    let devices = resolve_devices(&machine, &topology, &args.device)?;
     let conditions = conditions::read(&machine);
-    let models = placement::models(common, &machine, &topology, args.model.as_deref())?;
-    let io = read_measured_io(common, &machine, &topology)?;
-    let mut not_checked = not_checked(&machine, &topology, &conditions, &models);
-    let mut symptoms = checkup::check(&machine, &topology, &conditions);
-    symptoms.extend(spanning_stacks(&machine, &topology));
-    if machine.is_live() {
-        symptoms.extend(programs::find_remote_programs(&machine, &topology, &models, &mut not_checked));
-    }
-    if !devices.is_empty() {
-        symptoms = numaio_model::filter_by_devices(symptoms, &topology, &devices);
-    }
-    let evidence = MachineEvidence { topology: &topology, models: &models, io: &io };
-    let name =
-        |index: &usize| topology.devices.get(*index).map(|device| device.distinct_name(&topology.devices));
-    let diagnosis = Diagnosis {
-        schema: DIAGNOSIS_SCHEMA.to_owned(),
-        numaio: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: topology.identity.clone(),
-        source: machine.source(),
-        seen_at: machine.seen_at(),
-        devices: devices.iter().filter_map(name).collect(),
-        verdict: devices.is_empty().then(|| numaio_report::verdict(&topology, &models)).flatten(),
-        findings: numaio_model::diagnose(&evidence, symptoms),
-        unseen: not_checked,
-    };
+    let scope = Scope { devices: &args.device, model: args.model.as_deref() };
+    let diagnosis = diagnose(common, &machine, &topology, &conditions, &scope)?;
     let text = match args.json {
         true => json(&diagnosis)?,
         false => numaio_report::doctor_text(&diagnosis, Detail::of(args.brief), &output::style(common)),
@@ -96,6 +72,51 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
         None => output::print(&text)?,
     }
     Ok(if diagnosis.has_faults() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What a diagnosis is about.
+#[derive(Debug, Default)]
+pub struct Scope<'a> {
+    /// Handles of devices; all devices if empty.
+    pub devices: &'a [Handle],
+    /// File of a model to use instead of the saved ones.
+    pub model: Option<&'a Path>,
+}
+
+/// Diagnoses a machine and its running programs.
+pub fn diagnose(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    conditions: &Conditions,
+    scope: &Scope<'_>,
+) -> Result<Diagnosis, Failure> {
+    let devices = resolve_devices(machine, topology, scope.devices)?;
+    let models = placement::models(common, machine, topology, scope.model)?;
+    let io = read_measured_io(common, machine, topology)?;
+    let mut not_checked = not_checked(machine, topology, conditions, &models);
+    let mut symptoms = checkup::check(machine, topology, conditions);
+    symptoms.extend(spanning_stacks(machine, topology));
+    if machine.is_live() {
+        symptoms.extend(programs::find_remote_programs(machine, topology, &models, &mut not_checked));
+    }
+    if !devices.is_empty() {
+        symptoms = numaio_model::filter_by_devices(symptoms, topology, &devices);
+    }
+    let evidence = MachineEvidence { topology, models: &models, io: &io };
+    let name =
+        |index: &usize| topology.devices.get(*index).map(|device| device.distinct_name(&topology.devices));
+    Ok(Diagnosis {
+        schema: DIAGNOSIS_SCHEMA.to_owned(),
+        numaio: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: topology.identity.clone(),
+        source: machine.source(),
+        seen_at: machine.seen_at(),
+        devices: devices.iter().filter_map(name).collect(),
+        verdict: devices.is_empty().then(|| numaio_report::verdict(topology, &models)).flatten(),
+        findings: numaio_model::diagnose(&evidence, symptoms),
+        unseen: not_checked,
+    })
 }
 
 /// Diagnoses all devices of a machine, without its running programs, whose I/O needs time to

@@ -1,12 +1,16 @@
-//! `numaio fleet`: documents of many hosts in one store.
+//! `numaio fleet`: measures many hosts, and keeps their documents in one store.
 
 mod add;
 mod check;
 mod content;
 mod dates;
 mod export;
+pub mod host_report;
 mod page;
 mod rebuild;
+pub mod resume;
+pub mod run;
+mod run_options;
 mod show;
 mod store_access;
 
@@ -15,7 +19,7 @@ use crate::options::Common;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-/// Compare many hosts: collect their documents, show groups, find substandard hosts
+/// Measure and compare many hosts: collect their documents, show groups, find substandard hosts
 ///
 /// The store is one SQLite file. Its documents stay the truth: numaio fleet rebuild derives all
 /// other tables from them again.
@@ -30,6 +34,12 @@ pub use page::{check_of, page};
 /// The commands of a fleet.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
+    Run(Box<run::RunArgs>),
+    Status(resume::StatusArgs),
+    Resume(resume::ResumeArgs),
+    /// Measure this host for a run (internal)
+    #[command(hide = true)]
+    HostReport(host_report::HostReportArgs),
     Add(add::AddArgs),
     Show(show::ShowArgs),
     Check(check::CheckArgs),
@@ -38,11 +48,16 @@ pub enum FleetCommand {
 }
 
 /// Runs `numaio fleet`.
-pub fn run(common: &Common, args: &FleetArgs) -> Result<ExitCode, Failure> {
-    if common.machine.is_some() || common.sysroot.is_some() {
+pub fn run(common: &Common, args: &FleetArgs, parse: run::ParseCommand) -> Result<ExitCode, Failure> {
+    let measures = matches!(args.command, FleetCommand::Run(_) | FleetCommand::HostReport(_));
+    if !measures && (common.machine.is_some() || common.sysroot.is_some()) {
         return Err(Failure::usage("a fleet consists of documents, not of a recorded machine"));
     }
     match &args.command {
+        FleetCommand::Run(args) => run::run(common, args, parse),
+        FleetCommand::Status(args) => resume::status(common, args),
+        FleetCommand::Resume(args) => resume::resume(common, args),
+        FleetCommand::HostReport(args) => host_report::run(common, args),
         FleetCommand::Add(args) => add::run(common, args),
         FleetCommand::Show(args) => show::run(common, args),
         FleetCommand::Check(args) => check::run(common, args),
