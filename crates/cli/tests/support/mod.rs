@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod limits;
+pub mod slurm_cluster;
 
 pub use limits::{Limited, LIMIT};
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs a Slurm cluster on this host, below one directory. No file outside it is read or written.
 # usage: slurm_cluster.sh start DIRECTORY NODES FIRST_PORT | slurm_cluster.sh stop DIRECTORY
+#        slurm_cluster.sh kill-node DIRECTORY NODE | slurm_cluster.sh start-node DIRECTORY NODE
 # After start: SLURM_CONF=DIRECTORY/slurm.conf srun -N NODES hostname
 # Needs root, and munged, slurmctld, slurmd, sinfo on PATH.
 set -eu
@@ -30,6 +31,28 @@ start_daemon() { # NAME COMMAND...
     shift
     "$@" >"$dir/log/$name.out" 2>&1 </dev/null &
     echo $! >>"$dir/pids"
+    echo $! >"$dir/$name.daemon"
+}
+
+# Ends a node as a power failure does: its daemon, and all processes of its jobs.
+kill_node() { # NODE
+    kill -9 "$(cat "$dir/$1.daemon")" || :
+    for environ in /proc/[0-9]*/environ; do
+        # Processes of the kernel and those that have ended cannot be read.
+        variables=$(cat "$environ" 2>/dev/null | tr '\0' '\n')
+        printf '%s\n' "$variables" | grep -qxF "SLURMD_NODENAME=$1" || continue
+        printf '%s\n' "$variables" | grep -qxF "SLURM_CONF=$dir/slurm.conf" || continue
+        process=${environ#/proc/} process=${process%/environ}
+        # The parent of a job's script is slurmstepd.
+        parent=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$process/status" 2>/dev/null) || continue
+        case $(cat "/proc/$parent/comm" 2>/dev/null) in slurmstepd*) kill -9 "$parent" 2>/dev/null || : ;; esac
+        kill -9 "$process" 2>/dev/null || :
+    done
+}
+
+start_node() { # NODE
+    export SLURM_CONF="$dir/slurm.conf"
+    start_daemon "$1" slurmd -D -N "$1"
 }
 
 configure() {
@@ -53,6 +76,7 @@ SwitchType=switch/none
 MpiDefault=none
 SelectType=select/cons_tres
 ReturnToService=2
+SlurmdTimeout=15
 SlurmdParameters=config_overrides
 JobAcctGatherType=jobacct_gather/none
 END
@@ -81,7 +105,7 @@ start() {
     start_daemon slurmctld slurmctld -D -c
     for node in $(seq "$nodes"); do
         mkdir -p "$dir/spool/n$node"
-        start_daemon "n$node" slurmd -D -N "n$node"
+        start_node "n$node"
     done
     tries=0
     until [ "$(sinfo -h -t idle -o %D 2>/dev/null)" = "$nodes" ]; do
@@ -94,5 +118,7 @@ start() {
 case $action in
     start) start "$3" "$4" || { stop; exit 1; } ;;
     stop) stop ;;
+    kill-node) kill_node "$3" ;;
+    start-node) start_node "$3" ;;
     *) echo "usage: slurm_cluster.sh start DIRECTORY NODES FIRST_PORT | stop DIRECTORY" >&2; exit 2 ;;
 esac
