@@ -8,6 +8,7 @@ mod control_messages;
 mod data_streams;
 mod decode;
 mod displayed_text;
+mod fleet;
 mod netlink;
 mod packets;
 mod peers;
@@ -31,7 +32,7 @@ use numaio_schema as schema;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     ("stream", stream),
     ("sink", peers::sink),
     ("source", peers::source),
@@ -49,6 +50,7 @@ pub const TARGETS: [Target; 17] = [
     ("packets", packets::packets),
     ("data-streams", data_streams::data_streams),
     ("netlink", netlink::netlink),
+    ("fleet-run", fleet::fleet),
 ];
 
 /// Returns the seeds of a target.
@@ -58,6 +60,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "sink" => vec![to_sink],
         "source" => vec![to_source],
         "stream" => vec![stream],
+        "fleet-run" => fleet::seeds(),
         "compressed" => vec![compressed_seed()],
         "filters" => vec![b"/a/**/b[!c-e]?*\na/x/bf1\n*.o\nd/e.o".to_vec()],
         "text-values" => {

@@ -39,7 +39,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
         ],
     ),
     // No crate depends on the last two.
-    ("fuzz", &["machine", "schema", "linux", "mover", "mover-linux", "report", "transfer"]),
+    ("fuzz", &["machine", "schema", "linux", "mover", "mover-linux", "report", "transfer", "fleet"]),
     ("tidy", &[]),
 ];
 
