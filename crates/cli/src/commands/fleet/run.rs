@@ -91,7 +91,7 @@ pub struct RunArgs {
     /// Print the description of the run as JSON
     #[arg(long)]
     pub json: bool,
-    /// Command of numaio: model, stream, latency, bench, topology, devices or doctor
+    /// Command of numaio: model, stream, latency, bench, sweep, topology, devices or doctor
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
