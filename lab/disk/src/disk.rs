@@ -1,7 +1,7 @@
 //! The disk: takes requests from QEMU's rings, and completes each at its computed time.
 
-use crate::fair_share::FairShare;
 use crate::request::{Kind, Request};
+use crate::service::Service;
 use crate::settings::Settings;
 use std::collections::HashMap;
 use std::fs::File;
@@ -46,8 +46,8 @@ pub struct Disk {
     bytes: u64,
     memory: Memory,
     start: Instant,
-    read: FairShare,
-    write: FairShare,
+    read: Service,
+    write: Service,
     /// Bytes read, by node of the buffer.
     read_count: Vec<u64>,
     /// Bytes written, by node of the buffer.
@@ -79,8 +79,8 @@ impl Disk {
             bytes,
             memory,
             start: Instant::now(),
-            read: FairShare::new(&settings.read),
-            write: FairShare::new(&settings.write),
+            read: Service::new(&settings.read),
+            write: Service::new(&settings.write),
             read_count: count.clone(),
             write_count: count,
             transfers: HashMap::new(),

@@ -3,9 +3,15 @@
 //! It emulates a device whose DMA crosses the machine: see `lab/README.md`.
 
 mod disk;
-mod fair_share;
+mod engine;
+mod ordered_time;
+mod random;
+mod rates;
 mod request;
+mod service;
 mod settings;
+mod slots;
+mod stalls;
 
 use disk::Disk;
 use settings::Settings;

@@ -1,6 +1,6 @@
 //! Settings of the disk, a JSON file that `lab/run` writes.
 
-use crate::fair_share::Rates;
+use crate::rates::Rates;
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -57,12 +57,9 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), String> {
-        let good = |rate: &f64| rate.is_finite() && *rate > 0.0;
         let nodes = self.write.nodes.len();
         for rates in [&self.write, &self.read] {
-            if !rates.nodes.iter().chain([&rates.cap]).all(good) {
-                return Err("rates must be above 0".into());
-            }
+            rates.check()?;
         }
         if nodes == 0 || self.read.nodes.len() != nodes {
             return Err("read and write need the same number of node rates, at least one".into());
@@ -114,6 +111,18 @@ mod tests {
             (r#""queues": 2"#, r#""queues": 0"#, "queues 0"),
             (r#"{"nodes": [1.0, 2.0]"#, r#"{"nodes": [1.0]"#, "same number"),
             (r#""serial""#, r#""cereal""#, "cereal"),
+            (r#""cap": 3.0}"#, r#""cap": 3.0, "stalls": 0.9}"#, "stalls"),
+            (r#""cap": 3.0}"#, r#""cap": 3.0, "sharing": {"rule": "turns"}}"#, "turns"),
+            (
+                r#""cap": 3.0}"#,
+                r#""cap": 3.0, "sharing": {"rule": "shared-link", "nodes": [2], "bytes_per_s": 1}}"#,
+                "shared-link",
+            ),
+            (
+                r#""cap": 3.0}"#,
+                r#""cap": 3.0, "sharing": {"rule": "copies", "bytes_per_s": 1, "copies": [1]}}"#,
+                "copies",
+            ),
         ];
         for (from, to, message) in invalid {
             let error = Settings::parse(&VALID.replacen(from, to, 1)).expect_err(to);
