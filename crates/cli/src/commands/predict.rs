@@ -48,9 +48,16 @@ pub struct PredictArgs {
     /// Use these documents of one machine instead of the saved ones of this machine
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub from: Vec<PathBuf>,
-    /// Measure the mix that --suggest names first, then the mix, and print the prediction errors
+    /// Measure mixes that --suggest names, at most three, until the prediction is certain; then
+    /// measure the mix, and print the prediction errors
     #[arg(long, requires = "mix", conflicts_with = "from")]
     pub measure: bool,
+    /// With --measure: measure only the mix, not those that --suggest names
+    #[arg(long, requires = "measure")]
+    pub mix_only: bool,
+    /// With --measure: length of one visit in milliseconds
+    #[arg(long, value_name = "MS", default_value = "1000", value_parser = integer(50..=60_000))]
+    pub window: u32,
     /// With --measure: write to PATH, a new file or a directory for one; by default nothing is
     /// written
     #[arg(long, value_name = "PATH", requires = "measure")]
@@ -111,8 +118,8 @@ pub fn run(common: &Common, args: &PredictArgs) -> Result<ExitCode, Failure> {
         return Err(known.nothing_measured(Some(&device.name), args.engine));
     }
     let measured = match args.measure {
-        true => Some(measure(common, args, &machine, &known, &records)?),
-        false => None,
+        true => measure(common, args, &machine, &known, &records)?,
+        false => Vec::new(),
     };
     let records: Vec<&IoRecord> = measured.iter().chain(records).collect();
     let prediction = prediction(args, &known, &records)?;
@@ -122,41 +129,53 @@ pub fn run(common: &Common, args: &PredictArgs) -> Result<ExitCode, Failure> {
 
 /// Expected relative deviation of a prediction below which no further mix is measured.
 const CERTAIN: f64 = 0.015;
+/// Most suggested mixes that are measured before the requested one.
+const MOST_SUGGESTED: usize = 3;
 
-/// Measures the suggested mix if the prediction is uncertain, and then the requested one.
+/// Measures suggested mixes until the prediction is certain, and then the requested one. Returns
+/// the records, newest first.
 fn measure(
     common: &Common,
     args: &PredictArgs,
     machine: &Machine,
     known: &KnownDocuments,
     records: &[&IoRecord],
-) -> Result<IoRecord, Failure> {
+) -> Result<Vec<IoRecord>, Failure> {
     let (Some(topology), Some(reference)) = (&known.topology, records.first()) else {
         return Err(Failure::usage("--measure requires documents of this machine"));
     };
-    let fit = fit(args, known, records)?;
-    // Measure only mixes that can be predicted.
-    let mix =
-        numaio_model::predict(&fit, &args.mix).map_err(|error| prediction_failure(known, error))?.streams;
-    let suggested = numaio_model::suggest_mix(&fit, &local_nodes(topology), &mix, &measured(&fit, records));
-    let mut mixes = Vec::new();
-    if let Some(suggested) = suggested.filter(|suggested| suggested.deviation_before > CERTAIN) {
-        output::remark(
-            common,
-            &format!("measuring {} first", numaio_report::streams_text(&suggested.streams)),
-        );
-        mixes.push(suggested.streams);
-    }
-    mixes.push(mix);
-    let request = MixRequest {
-        reference,
-        capacities: &fit.capacities,
-        mixes: &mixes,
-        file: args.file.as_deref(),
-        destroys: args.i_know_this_destroys.as_deref(),
-        save: !args.no_save,
+    let measure_one = |fit: &DeviceFit, mix: &[NodeStreams]| {
+        let request = MixRequest {
+            reference,
+            capacities: &fit.capacities,
+            mixes: &[mix.to_vec()],
+            file: args.file.as_deref(),
+            destroys: args.i_know_this_destroys.as_deref(),
+            save: !args.no_save,
+            window_ms: args.window,
+        };
+        measure_mixes(common, machine, topology, &request)
     };
-    measure_mixes(common, machine, topology, &request)
+    let mut measured_now: Vec<IoRecord> = Vec::new();
+    loop {
+        let all: Vec<&IoRecord> = measured_now.iter().chain(records.iter().copied()).collect();
+        let fit = fit(args, known, &all)?;
+        // Measure only mixes that can be predicted.
+        let mix = numaio_model::predict(&fit, &args.mix).map_err(|error| prediction_failure(known, error))?;
+        let suggested = match args.mix_only || measured_now.len() == MOST_SUGGESTED {
+            true => None,
+            false => {
+                numaio_model::suggest_mix(&fit, &local_nodes(topology), &mix.streams, &measured(&fit, &all))
+            }
+        };
+        let Some(suggested) = suggested.filter(|suggested| suggested.deviation_before > CERTAIN) else {
+            measured_now.insert(0, measure_one(&fit, &mix.streams)?);
+            return Ok(measured_now);
+        };
+        let text = numaio_report::streams_text(&suggested.streams);
+        output::remark(common, &format!("measuring {text} first"));
+        measured_now.insert(0, measure_one(&fit, &suggested.streams)?);
+    }
 }
 
 /// Returns the mixes that were measured in the direction of a fit.

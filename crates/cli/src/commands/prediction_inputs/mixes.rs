@@ -31,14 +31,14 @@ pub struct MixRequest<'a> {
     pub destroys: Option<&'a str>,
     /// Whether to save the measurement.
     pub save: bool,
+    /// Length of a visit in milliseconds. A long one averages over the bursts in which the many
+    /// requests of a mix complete on a busy machine.
+    pub window_ms: u32,
 }
 
 /// Bytes of the disk or file that are used, if the reference measurement does not contain them.
 const DEFAULT_AREA: u64 = 1 << 30;
 
-/// Length of a visit in milliseconds. It is long because the many requests of a mix complete in
-/// bursts on a busy machine.
-const WINDOW_MS: u32 = 1000;
 /// Minimum visits. The noise of other cells is not available for a mix, and the interval of a
 /// median by order statistics requires six values.
 const MIN_VISITS: u32 = 6;
@@ -67,7 +67,7 @@ pub fn measure_mixes(
         block_bytes: vec![request.capacities.block_bytes],
         operations: vec![request.capacities.operation.clone()],
         depth: request.reference.method.depth,
-        window_ms: WINDOW_MS,
+        window_ms: request.window_ms,
         rule: Rule {
             seed: now,
             precision: request.reference.method.rounds.precision,
