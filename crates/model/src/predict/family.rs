@@ -6,7 +6,7 @@
 //! the others (leave-one-out; Stone, *J. R. Stat. Soc. B* 36, 1974), less a penalty for each
 //! parameter; a single mix is predicted from the parameters' ranges.
 
-use super::sharing::{CostBasis, Fairness, MixInputs, Parameters, SharingForm};
+use super::sharing::{Fairness, MixInputs, Parameters, SharingForm};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{SharingFit, SharingModel};
 
@@ -165,7 +165,6 @@ fn forms(scale: &DeviceScale, mixes: &[FittedMix]) -> Vec<SharingForm> {
         SharingForm::new(SharingModel::TimeByStreams, Streams),
         SharingForm::new(SharingModel::TimeByNodes, Nodes),
         SharingForm::new(SharingModel::InFlight, Streams),
-        SharingForm { basis: CostBasis::AllStreams, ..SharingForm::new(SharingModel::InFlight, Streams) },
     ];
     for model in [SharingModel::Bytes, SharingModel::Requests, SharingModel::Cores, SharingModel::Copies] {
         forms.extend(both(model));

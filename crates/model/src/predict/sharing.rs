@@ -18,8 +18,6 @@ pub(super) struct SharingForm {
     pub model: SharingModel,
     /// What grows equally.
     pub fairness: Fairness,
-    /// Which measurement shows the latency of a request.
-    pub basis: CostBasis,
     /// Nodes behind the shared link.
     pub link: Vec<NodeId>,
     /// Weights of nodes that time is shared by, from a measured mix; empty if they are equal.
@@ -31,15 +29,6 @@ pub(super) struct SharingForm {
 pub(super) enum Fairness {
     Streams,
     Nodes,
-}
-
-/// Which measurement of a node alone shows the latency of its requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CostBasis {
-    /// One stream, which waits for its own requests only.
-    OneStream,
-    /// As many streams as the mix has, which use all requests of the device.
-    AllStreams,
 }
 
 /// A mix, with the bandwidths of its nodes alone in bytes per second.
@@ -67,6 +56,17 @@ pub(super) struct MixNode {
     pub one: f64,
 }
 
+impl MixNode {
+    /// Returns the bandwidth of one stream that is limited only by the device's units for streams,
+    /// such as requests in flight or cores, of which there are `units`.
+    ///
+    /// One stream may be limited by itself, and many streams by the node's path. Both are then
+    /// lower bounds, and the greater one is closer.
+    fn of_one(&self, units: f64, streams: f64) -> f64 {
+        self.one.max(self.all / units.min(streams)).max(f64::MIN_POSITIVE)
+    }
+}
+
 /// Range and name of a parameter.
 pub(super) struct ParameterRange {
     pub name: &'static str,
@@ -75,9 +75,9 @@ pub(super) struct ParameterRange {
 }
 
 impl SharingForm {
-    /// Creates a form without link or weights, whose latencies follow from single streams.
+    /// Creates a form without link or weights.
     pub fn new(model: SharingModel, fairness: Fairness) -> Self {
-        Self { model, fairness, basis: CostBasis::OneStream, link: Vec::new(), weights: Vec::new() }
+        Self { model, fairness, link: Vec::new(), weights: Vec::new() }
     }
 
     /// Returns the ranges of the parameters. `best` is the highest bandwidth of a node alone, `sum`
@@ -123,16 +123,17 @@ impl SharingForm {
             SharingModel::Requests => {
                 capped(self.budget(mix, first, |part| 1.0 / part.all), second.min(mix.link))
             }
-            SharingModel::Cores => {
-                capped(self.budget(mix, first, |part| 1.0 / part.one), second.min(mix.link))
-            }
+            SharingModel::Cores => capped(
+                self.budget(mix, first, |part| 1.0 / part.of_one(first, mix.streams)),
+                second.min(mix.link),
+            ),
             SharingModel::Copies => {
                 let cost = |part: &MixNode| if part.is_local { 1.0 } else { second };
                 capped(self.budget(mix, first * second, cost), mix.link)
             }
             SharingModel::SharedLink => self.link_rates(mix, first, second.min(mix.link)),
             SharingModel::InFlight => {
-                let held = in_flight(parts, first, mix.streams, self.basis);
+                let held = in_flight(parts, first, mix.streams);
                 let least = parts.iter().zip(held).map(|(part, held)| part.own.min(held)).collect();
                 capped(least, second.min(mix.link))
             }
@@ -221,11 +222,8 @@ fn capped(mut rates: Vec<f64>, cap: f64) -> Vec<f64> {
 
 /// Little's law with a queue before the device, in units of streams: of all streams, at most `most`
 /// are in service, each for the latency that its node shows alone; all wait equally long.
-fn in_flight(parts: &[MixNode], most: f64, streams: f64, basis: CostBasis) -> Vec<f64> {
-    let latency = |part: &MixNode| match basis {
-        CostBasis::OneStream => 1.0 / part.one.max(f64::MIN_POSITIVE),
-        CostBasis::AllStreams => most.min(streams) / part.all.max(f64::MIN_POSITIVE),
-    };
+fn in_flight(parts: &[MixNode], most: f64, streams: f64) -> Vec<f64> {
+    let latency = |part: &MixNode| 1.0 / part.of_one(most, streams);
     let in_service = |wait: f64| -> f64 {
         parts.iter().map(|part| part.streams * latency(part) / (wait + latency(part))).sum()
     };

@@ -324,6 +324,51 @@ fn a_gpu_without_mixes_has_a_wide_interval() {
     assert!(found.low < 195.0 && found.high > 370.0, "{found:?}");
 }
 
+/// Rates of the paper's RDMA reads by class (Li et al., ICPP 2013, section V), in Gbit/s: mixes of
+/// a network interface are learned as those of a disk. The device shares its time by streams.
+#[test]
+fn mixes_of_a_network_interface_reveal_how_nodes_share_it() {
+    let remote = numaio_schema::IoRemoteEnd { memory: Some(NodeId(0)), ..Default::default() };
+    let rates = [21.998, 21.998, 18.036, 18.036];
+    let time = |streams: &[(u32, u32)]| -> Vec<(u32, u32, f64)> {
+        let all: u32 = streams.iter().map(|(_, streams)| streams).sum();
+        let rate = |(node, streams): &(u32, u32)| {
+            (*node, *streams, rates[*node as usize] * f64::from(*streams) / f64::from(all))
+        };
+        streams.iter().map(rate).collect()
+    };
+    let learned = [time(&[(0, 2), (2, 2)]), time(&[(1, 5), (3, 1)])];
+    let cells = alone(Read, &rates).into_iter().chain(learned.map(|mix| mix_cell(Read, &mix)));
+    let cells = cells.map(|cell| IoCell { remote: Some(remote.clone()), ..cell });
+    let mut record = record(0, cells.collect());
+    record.method.engine = numaio_schema::IoEngine::Tcp;
+    let fit = fitted(&record, Read, &[]);
+    for parts in [[(0, 3), (3, 1)], [(1, 1), (2, 4)], [(0, 1), (1, 2)]] {
+        let truth: f64 = time(&parts).iter().map(|(.., gbit)| gbit).sum();
+        let found = predicted(&fit, &parts);
+        assert!((found.bytes_per_s / truth - 1.0).abs() < 0.03, "{parts:?}: {found:?}, not {truth}");
+        assert!(found.low <= truth && truth <= found.high, "{parts:?}: {found:?}, not {truth}");
+    }
+}
+
+/// Copies to a GPU from several nodes share its link, although each node reaches less alone.
+#[test]
+fn mixes_of_a_gpu_reveal_its_link() {
+    let rates = [90.0, 140.0, 95.0, 180.0];
+    let alone = (0..).zip(rates).map(|(node, rate)| cell(Write, &[(node, 1)], rate));
+    let mixes = [
+        mix_cell(Write, &[(0, 1, 90.0), (1, 1, 100.0)]),
+        mix_cell(Write, &[(0, 1, 47.5), (1, 1, 47.5), (2, 1, 47.5), (3, 1, 47.5)]),
+    ];
+    let mut record = record(3, alone.chain(mixes).collect());
+    record.method.engine = numaio_schema::IoEngine::Cuda;
+    let fit = fitted(&record, Write, &[]);
+    let found = predicted(&fit, &[(1, 1), (3, 1)]);
+    assert!((found.bytes_per_s / 190.0 - 1.0).abs() < 0.03 && found.low <= 190.0, "{found:?}");
+    let found = predicted(&fit, &[(0, 1), (2, 1)]);
+    assert!(found.low <= 185.0 && 185.0 <= found.high, "{found:?}");
+}
+
 /// Node 9 has memory and no CPUs, so that streams on its buffers run on node 7.
 #[test]
 fn a_memory_only_node_is_measured_by_streams_of_another_node() {
@@ -461,7 +506,7 @@ proptest! {
         first in 0.3f64..8.0,
         cap in 0.3f64..5.0,
     ) {
-        use sharing::{CostBasis, Fairness, MixInputs, MixNode, SharingForm};
+        use sharing::{Fairness, MixInputs, MixNode, SharingForm};
         let part = |(node, (own, streams, one)): (u32, &(f64, f64, f64))| MixNode {
             node: NodeId(node), streams: streams.floor(), is_local: node == 0, own: *own, all: *own, one: own * one,
         };
@@ -478,8 +523,7 @@ proptest! {
         ] {
             for fairness in [Fairness::Streams, Fairness::Nodes] {
                 let link = vec![NodeId(1), NodeId(2)];
-                let basis = CostBasis::AllStreams;
-                let form = SharingForm { link, basis, ..SharingForm::new(model, fairness) };
+                let form = SharingForm { link, ..SharingForm::new(model, fairness) };
                 let bytes = matches!(model, SharingModel::Bytes | SharingModel::SharedLink);
                 let parameters = [if bytes { first * 20.0 } else { first }, cap * 20.0];
                 let sum = |mix: &MixInputs| form.rates(&parameters, mix).iter().sum::<f64>();
