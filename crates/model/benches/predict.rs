@@ -1,8 +1,9 @@
 //! Prints how well predictions hold for simulated devices with random rules, rates and noise.
 //! Nothing here passes or fails.
 //!
-//! Usage: `predict [DEVICES [FIRST_SEED]]`. Each device is measured as `numaio bench disk` does.
-//! Then `--suggest` chooses at most three mixes, and eight others are predicted in each direction.
+//! Usage: `predict [DEVICES [FIRST_SEED [RULE]]]`. With a rule, all devices have it. Each device is
+//! measured as `numaio bench disk` does. Then `--suggest` chooses at most three mixes, and eight
+//! others are predicted in each direction.
 #![allow(clippy::print_stdout)]
 
 use numaio_machine::discover::discover;
@@ -20,7 +21,7 @@ use numaio_schema::{ClassRepresentative, IoRecord, MachineSource, NodeStreams};
 use numaio_sim::devices::{self, RandomDevice};
 use numaio_sim::Simulated;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
 /// Default first seed: the models were developed with lower ones.
@@ -43,25 +44,31 @@ struct Case {
 }
 
 fn main() {
-    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|text| !text.starts_with("--")).collect();
+    let numbers: Vec<u64> = arguments.iter().filter_map(|text| text.parse().ok()).collect();
+    let rule = arguments.get(2).and_then(|text| devices::RULES.iter().position(|rule| rule == text));
     let (devices, first) =
         (numbers.first().copied().unwrap_or(10_000), numbers.get(1).copied().unwrap_or(FIRST_SEED));
     for every_node in [true, false] {
         let part = if every_node { devices } else { devices.div_ceil(10) };
         let what = if every_node { "every node measured" } else { "one node of each class measured" };
         println!("{part} devices, {what}, at most {MIXES} mixes, {UNSEEN} unseen mixes a direction\n");
-        print_table(&all_cases(first..first + part, every_node));
+        let seeds: Vec<u64> = match rule {
+            Some(rule) => (first..)
+                .filter(|seed| seed % devices::RULES.len() as u64 == rule as u64)
+                .take(part as usize)
+                .collect(),
+            None => (first..first + part).collect(),
+        };
+        print_table(&all_cases(&seeds, every_node));
     }
 }
 
 /// Measures and predicts all devices, on all CPUs.
-fn all_cases(seeds: std::ops::Range<u64>, every_node: bool) -> Vec<Case> {
-    let (next, found) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
+fn all_cases(seeds: &[u64], every_node: bool) -> Vec<Case> {
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let worker = || loop {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= seeds.end {
-            return;
-        }
+        let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
         let cases = device_cases(seed, every_node);
         found.lock().expect("no panic").extend(cases);
     };
