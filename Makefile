@@ -6,7 +6,8 @@
 # make check-aarch64  check the sources for aarch64
 # make bench       measure numaio's loops and engines beside other programs
 # make bench-plan  measure how long planning takes
-# make bench-predict  predict mixes of 10,000 simulated devices (about 20 minutes)
+# make bench-predict  predict mixes of 10,000 simulated devices (20 minutes) and of the lab's disks (25 minutes);
+#                  ARGS=sharing-4n:0: only disk 0 of a machine
 # make bench-copy  measure copies of trees and large files beside other programs (as root); ARGS=--ablation: switches
 # make static      build one static binary for any host
 # make man         write man pages and shell completions to target/man and target/completions
@@ -59,8 +60,9 @@ bench-plan:
 	@tools/bench plan
 
 bench-predict:
-	@tools/setup build
+	@tools/setup test
 	@tools/bench predict
+	@tools/bench predict-lab $(ARGS)
 
 bench-copy: build
 	@tools/setup bench-copy
