@@ -83,7 +83,7 @@ pub fn report_failure(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-/// Prints an error that does not end the command, whatever `--quiet` says.
+/// Prints an error that does not end the command, even with `--quiet`.
 pub fn error_line(text: &str) {
     print_error(&format!("numaio: {}", sanitize_lines(text)));
 }

@@ -116,6 +116,8 @@ fn add_view(view: &View, at: &str, add: &mut dyn FnMut(Key, Values)) {
         Quantity::Distance => "distance",
         Quantity::NsPerLoad => "ns_per_load",
         Quantity::BytesPerS => "bytes_per_s",
+        Quantity::Score => "score",
+        Quantity::Cost => "cost",
     };
     for value in &view.nodes {
         let (target, node) = (view.target.to_string(), value.node.to_string());

@@ -52,7 +52,8 @@ impl FleetStore {
             opened.map_err(|error| StoreError::CannotOpen { path: path.to_owned(), error })?;
         }
         let store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait)?;
-        // SQLite opens a file without write permission to read, and reports that at the first write.
+        // SQLite opens a file without write permission to read, and reports that at the first
+        // write.
         if store.sql(|connection| connection.is_readonly(rusqlite::MAIN_DB))? {
             return Err(StoreError::ReadOnly { path: path.to_owned() });
         }

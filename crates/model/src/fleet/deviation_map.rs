@@ -20,8 +20,8 @@ pub fn deviation_maps(data: &FleetData, groups: &[FleetGroup]) -> Vec<DeviationM
     groups.iter().filter_map(of_group).filter(|map| !map.keys.is_empty()).collect()
 }
 
-/// Returns the history of hosts: the median deviation of all figures of one time from the medians of
-/// the host's group now. Hosts with fewer than two times have none.
+/// Returns the history of hosts: the median deviation of all figures of one time from the medians
+/// of the host's group now. Hosts with fewer than two times have none.
 pub fn host_histories(data: &FleetData, maps: &[DeviationMap], hosts: &[&str]) -> Vec<HostHistory> {
     let mut medians: HashMap<&str, HashMap<u32, f64>> = HashMap::new();
     let keys: HashMap<_, u32> = (0..).zip(&data.keys).map(|(index, key)| (key, index)).collect();

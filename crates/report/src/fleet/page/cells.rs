@@ -1,6 +1,6 @@
 //! The data of the heat map: one character for each cell.
 
-use super::{mark, FleetPage};
+use super::contents::{mark, FleetPage};
 use crate::fleet::{nodes, quantity, with_unit};
 use crate::phrases::count;
 use crate::style::{short, TextStyle};
@@ -25,6 +25,7 @@ pub(super) struct MapData {
 }
 
 impl MapData {
+    /// Encodes the deviations of all groups.
     pub fn new(fleet: &FleetPage<'_>) -> Self {
         let checks: HashMap<&str, &HostCheck> =
             fleet.check.hosts.iter().map(|host| (host.host.as_str(), host)).collect();
@@ -41,6 +42,7 @@ impl MapData {
         Self { maps, names: fleet.maps.iter().map(name).collect(), omitted }
     }
 
+    /// Returns whether no group has figures to show.
     pub fn is_empty(&self) -> bool {
         self.maps.is_empty()
     }

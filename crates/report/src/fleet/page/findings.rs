@@ -1,7 +1,7 @@
 //! The hosts with findings, each with its differences, figures and history.
 
+use super::contents::FleetPage;
 use super::history::sparkline;
-use super::FleetPage;
 use crate::fleet::check_text::{difference, sentence};
 use crate::fleet::{nodes, quantity, with_unit};
 use crate::phrases::count;

@@ -26,7 +26,8 @@ pub(super) fn sparkline(history: &HostHistory) -> Markup {
     let y = |deviation: f64| 6.0 + (high - deviation) / (high - low) * (HEIGHT - BELOW - 10.0);
     let path: Vec<String> =
         points.iter().map(|(time, deviation)| format!("{:.1},{:.1}", x(*time), y(*deviation))).collect();
-    let label = |deviation: f64| format!("{:+.0} %", deviation * 100.0).replace('-', "−");
+    // Adding 0 turns -0 into 0.
+    let label = |deviation: f64| format!("{:+.0} %", (deviation * 100.0).round() + 0.0).replace('-', "−");
     let title = format!(
         "Median deviation of the host's figures: {} on {}, {} on {}",
         label(first.1),

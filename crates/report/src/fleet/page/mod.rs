@@ -1,10 +1,11 @@
 //! Formats a fleet as one self-contained HTML file: groups, hosts with findings, and a heat map of
 //! hosts and figures.
 //!
-//! Texts and tables need no script. The heat map does: a page of 10,000 hosts has millions of cells,
-//! which are one character each in the page's data.
+//! Texts and tables need no script. The heat map does: a page of 10,000 hosts has millions of
+//! cells, which are one character each in the page's data.
 
 mod cells;
+mod contents;
 mod findings;
 mod history;
 
@@ -14,9 +15,9 @@ use crate::phrases::count;
 use crate::record_header::{date, percent};
 use crate::style::short;
 use cells::MapData;
+pub use contents::FleetPage;
 use maud::{html, Markup, PreEscaped, DOCTYPE};
-use numaio_machine::units::BandwidthUnit;
-use numaio_schema::{DeviationMap, FactKind, FleetCheck, FleetGroup, HostCheck, HostHistory};
+use numaio_schema::{FactKind, FleetCheck, FleetGroup};
 use std::collections::HashMap;
 
 /// The page's script and its hash in the policy; see `html::SCRIPT_HASH`.
@@ -24,19 +25,6 @@ const SCRIPT: &str = include_str!("page.js");
 const SCRIPT_HASH: &str = "sha256-40A+ag4arU7/Yy+wI756ivn6hEqx/+W0RQKcq8v9Dw4=";
 /// Most groups in the table.
 const MOST_GROUPS: usize = 200;
-
-/// What the page of a fleet shows.
-#[derive(Debug, Clone, Copy)]
-pub struct FleetPage<'a> {
-    /// The check.
-    pub check: &'a FleetCheck,
-    /// Deviations of all figures, by group.
-    pub maps: &'a [DeviationMap],
-    /// Histories of hosts with findings.
-    pub histories: &'a [HostHistory],
-    /// Unit of bandwidths.
-    pub unit: BandwidthUnit,
-}
 
 /// Formats a fleet as one HTML file without external resources.
 ///
@@ -62,7 +50,7 @@ pub fn fleet_html(fleet: &FleetPage<'_>) -> String {
                     (color_choice())
                 }
                 div.page {
-                    (contents(fleet))
+                    (table_of_contents(fleet))
                     main id="main" {
                         h1 { (title) }
                         p.lead { (verdict_line(fleet.check)) }
@@ -87,7 +75,7 @@ pub fn fleet_html(fleet: &FleetPage<'_>) -> String {
     without_marks(&document.into_string())
 }
 
-fn contents(fleet: &FleetPage<'_>) -> Markup {
+fn table_of_contents(fleet: &FleetPage<'_>) -> Markup {
     html! {
         nav aria-label="Contents" {
             ol {
@@ -148,10 +136,11 @@ fn groups(check: &FleetCheck) -> Markup {
 }
 
 fn group_row(group: &FleetGroup, found: usize) -> Markup {
-    let hardware: Vec<String> = group
-        .facts
+    let fact =
+        |name: &&str| group.facts.iter().find(|fact| fact.kind == FactKind::Hardware && fact.name == **name);
+    let hardware: Vec<String> = HARDWARE
         .iter()
-        .filter(|fact| fact.kind == FactKind::Hardware && HARDWARE.contains(&fact.name.as_str()))
+        .filter_map(fact)
         .map(|fact| short(&fact.value))
         .filter(|value| !value.is_empty())
         .collect();
@@ -170,7 +159,7 @@ fn group_row(group: &FleetGroup, found: usize) -> Markup {
 }
 
 /// Facts that name the hardware of a group.
-const HARDWARE: [&str; 3] = ["product", "cpu-model", "cpus"];
+const HARDWARE: [&str; 2] = ["product", "cpu model"];
 
 /// Writes the controls of the heat map; the script draws it.
 fn heat_map(data: &MapData) -> Markup {
@@ -217,15 +206,5 @@ fn undecided(check: &FleetCheck) -> Markup {
             h2 id="undecided" { "Not decided" }
             ul { @for line in &check.undecided { li { (short(line)) } } }
         }
-    }
-}
-
-/// What marks a host in the heat map: 0 nothing, 1 a setting, 2 worse figures, 3 structure.
-fn mark(host: &HostCheck) -> u8 {
-    match host {
-        host if host.differs_in_structure() => 3,
-        host if host.has_slow_figures() => 2,
-        host if host.has_findings() => 1,
-        _ => 0,
     }
 }

@@ -1,0 +1,27 @@
+//! What the page of a fleet shows.
+
+use numaio_machine::units::BandwidthUnit;
+use numaio_schema::{DeviationMap, FleetCheck, HostCheck, HostHistory};
+
+/// What the page of a fleet shows.
+#[derive(Debug, Clone, Copy)]
+pub struct FleetPage<'a> {
+    /// The check.
+    pub check: &'a FleetCheck,
+    /// Deviations of all figures, by group.
+    pub maps: &'a [DeviationMap],
+    /// Histories of hosts with findings.
+    pub histories: &'a [HostHistory],
+    /// Unit of bandwidths.
+    pub unit: BandwidthUnit,
+}
+
+/// What marks a host in the heat map: 0 nothing, 1 a setting, 2 worse figures, 3 structure.
+pub(super) fn mark(host: &HostCheck) -> u8 {
+    match host {
+        host if host.differs_in_structure() => 3,
+        host if host.has_slow_figures() => 2,
+        host if host.has_findings() => 1,
+        _ => 0,
+    }
+}
