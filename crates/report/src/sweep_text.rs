@@ -72,12 +72,11 @@ fn write_builds(page: &mut TextPage, record: &SweepRecord) {
     });
 }
 
+/// Returns the text and the class of a cell, given its index.
+type CellText<'a> = dyn Fn(usize, &SweepCell) -> (String, Option<u32>) + 'a;
+
 /// Writes a matrix with the text and class of each cell, which is given with its index.
-fn write_cells(
-    page: &mut TextPage,
-    record: &SweepRecord,
-    text: &dyn Fn(usize, &SweepCell) -> (String, Option<u32>),
-) {
+fn write_cells(page: &mut TextPage, record: &SweepRecord, text: &CellText<'_>) {
     let by_core = record.method.scope == SweepScope::Cores;
     let row = |cell: &SweepCell| (cell.cpu_node, by_core.then(|| cell.placement.cpus.clone()));
     let cells: BTreeMap<(Row, NodeId), usize> =
