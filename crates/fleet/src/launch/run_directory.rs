@@ -294,7 +294,7 @@ pub(crate) mod tests {
         pub(crate) fn new() -> Self {
             static COUNT: AtomicU32 = AtomicU32::new(0);
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = std::env::temp_dir().join(format!("numaio-fleet-{}-{number}", std::process::id()));
+            let path = std::env::temp_dir().join(format!("numaio-launch-{}-{number}", std::process::id()));
             fs::create_dir_all(&path).expect("a directory");
             Self(path)
         }

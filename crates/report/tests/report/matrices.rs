@@ -186,7 +186,7 @@ fn sweep_shows_figures_classes_best_builds_and_failures() {
     let text = sweep_text(&sweep(), &[], &NodeSet::new(), &TextStyle::default());
     for part in [
         "Median of stream in GB/s: CPUs of the row's node, memory of the column's node",
-        "0         21.20  9.15",
+        "0         21.20   9.15",
         "1             -  21.00",
         "No value for node 1 on 0: ./stream.gcc: it exited with status 1: no memory",
         "1: ./stream.gcc -t 4",
