@@ -15,19 +15,6 @@ use std::process::Command;
 const MIXES: [&str; 6] = ["2:1,7:1", "2:1,3:1", "0:2,2:2", "4:2,6:2", "1:1,3:2,5:3", "0:1,2:1,4:3,7:3"];
 const WRITES: &str = "--i-know-this-destroys vda";
 
-/// Disks of `sharing-4n` with their rules: time of nodes, and requests in flight.
-const SHARING_DISKS: [(&str, &str); 2] = [("vda", "write"), ("vdb", "read")];
-/// Mixes to predict on these disks.
-const SHARING_MIXES: [&str; 4] = ["0:1,1:2", "2:1,3:3", "0:2,1:1,2:2", "0:1,1:1,2:1,3:2"];
-/// Program of awk that prints the streams of the suggested mix as NODE:STREAMS,...
-const SUGGESTED_MIX: &str = r#"/"suggested"/ { found = 1 }
-/"predictions"/ { if (found) exit }
-found && /"node"/ { gsub(/[^0-9]/, ""); node = $0 }
-found && /"streams": *[0-9]/ { gsub(/[^0-9]/, ""); mix = mix (mix == "" ? "" : ",") node ":" $0 }
-END { print mix }"#;
-/// Predictions of these disks that may miss their 95 % interval.
-const MISSED: usize = 1;
-
 /// Returns the script for the machine. Each command saves its results for the next one.
 fn script(with_fio: bool) -> String {
     let bench =
@@ -49,32 +36,6 @@ fn script(with_fio: bool) -> String {
                 "numaio predict -q --engine disk --device vda --direction {direction} --mix {mix} --measure {destroys} \
                  --json -o /out/{direction}-{index}.json\n"
             );
-        }
-    }
-    script
-}
-
-/// Returns the script for the disks with rules of sharing: measures every node alone, then twice
-/// the mix that `--suggest` names, and then predicts and measures mixes that are not saved.
-fn sharing_script() -> String {
-    let mut script = "set -e\necho 0 >/proc/sys/kernel/numa_balancing\n".to_owned();
-    for (disk, direction) in SHARING_DISKS {
-        let destroys =
-            if direction == "write" { format!("--i-know-this-destroys {disk}") } else { String::new() };
-        let to = format!("--device {disk} --direction {direction}");
-        let measure = format!("numaio predict -q {to} --measure --mix-only --window 300 {destroys} --json");
-        script += &format!(
-            "numaio bench disk -q {to} {destroys} --exhaustive --streams 1,2,4 --seconds 60 --window 300 >/out/{disk}.txt\n"
-        );
-        for number in 0..2 {
-            script += &format!(
-                "numaio predict -q {to} --suggest --json -o /out/{disk}-suggested-{number}.json\n\
-                 mix=$(awk '{SUGGESTED_MIX}' /out/{disk}-suggested-{number}.json)\n\
-                 {measure} --mix $mix >/dev/null\n"
-            );
-        }
-        for (number, mix) in SHARING_MIXES.iter().enumerate() {
-            script += &format!("{measure} --mix {mix} --no-save -o /out/{disk}-{number}.json\n");
         }
     }
     script
@@ -126,35 +87,6 @@ fn models_validation_and_predictions_match_the_paper() {
         errors.sort_by(f64::total_cmp);
         let (median, worst) = (errors[errors.len() / 2], errors[errors.len() - 1]);
         assert!(median <= 0.03 && worst <= 0.06, "median {median:.4}, worst {worst:.4}");
-    });
-}
-
-#[test]
-fn predictions_hold_for_disks_that_share_time_or_requests() {
-    with_retries("predictions_hold_for_disks_that_share_time_or_requests", |lab| {
-        let folder = Folder::new("sharing");
-        let output = lab.run("sharing-4n", &folder.0, &["sh", "-c", &sharing_script()]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let read = |name: &str| {
-            let text = fs::read_to_string(folder.0.join(name)).unwrap_or_else(|_| panic!("no {name}"));
-            IoPrediction::from_json(&text).expect("a prediction")
-        };
-        let mut missed = Vec::new();
-        for (disk, direction) in SHARING_DISKS {
-            let suggested = [0, 1]
-                .map(|number| read(&format!("{disk}-suggested-{number}.json")).suggested.expect("a mix"));
-            assert!(suggested.iter().all(|mix| mix.streams.len() > 1), "{suggested:?}");
-            assert_ne!(suggested[0].streams, suggested[1].streams, "a measured mix is suggested again");
-            for number in 0..SHARING_MIXES.len() {
-                let mix = read(&format!("{disk}-{number}.json")).mix.expect("a mix");
-                let measured = mix.measured.expect("a measured mix").estimate.bytes_per_s;
-                println!("{disk} {direction} {:?}: {:?}, measured {measured}", mix.streams, mix.limits);
-                if measured < mix.limits.low || measured > mix.limits.high {
-                    missed.push((disk, mix.streams, mix.limits, measured));
-                }
-            }
-        }
-        assert!(missed.len() <= MISSED, "outside of their intervals: {missed:?}");
     });
 }
 
