@@ -5,12 +5,13 @@ use crate::schemas::HOST_REPORT_SCHEMA;
 use crate::{Diagnosis, TopologyDocument};
 use numaio_machine::conditions::Conditions;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// What one host of a fleet reports: what it is, and what a command measured on it.
 ///
-/// A host writes exactly one, complete or not at all.
+/// A host writes exactly one, complete or not at all. `D` holds a document of the command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct HostReport {
+pub struct HostReport<D = serde_json::Value> {
     /// [`HOST_REPORT_SCHEMA`].
     pub schema: String,
     /// Version of numaio that measured.
@@ -38,10 +39,21 @@ pub struct HostReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
     /// The documents that the command printed.
-    pub documents: Vec<serde_json::Value>,
+    pub documents: Vec<D>,
     /// Why the command failed; its complete documents are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+impl HostReport<Box<RawValue>> {
+    /// Reads a report, and leaves the texts of its documents as they are: they are most of it, and
+    /// are read one by one.
+    ///
+    /// # Errors
+    /// As [`HostReport::from_json`].
+    pub fn with_document_texts(text: &str) -> Result<Self, DocumentError> {
+        read(text, HOST_REPORT_SCHEMA)
+    }
 }
 
 impl HostReport {

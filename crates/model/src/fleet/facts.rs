@@ -18,22 +18,20 @@ pub(super) const FINDING: &str = "finding ";
 /// End of the names of facts that identify a device on its host and are not compared.
 pub(super) const NAMES: &str = " names";
 
-/// Returns the facts of a host, sorted by kind and name, without host names and serial numbers.
+/// Returns the facts of a host by its report and the documents in it, sorted by kind and name,
+/// without host names and serial numbers.
 ///
 /// Hardware is coarse, so that a faulty host stays among like hosts. Structure is what firmware,
 /// slots and modules decide. Settings are the kernel, its configuration and the findings of
 /// `doctor`.
-pub fn facts(report: &HostReport) -> Vec<Fact> {
+pub fn facts<D>(report: &HostReport<D>, documents: &[Document]) -> Vec<Fact> {
     let mut facts = facts_of_topology(&report.topology);
     conditions(&report.conditions, &mut facts);
     if let Some(diagnosis) = &report.diagnosis {
         facts.retain(|fact| !fact.name.starts_with(FINDING));
         findings(diagnosis.findings.iter().map(|found| &found.finding), &mut facts);
     }
-    for document in &report.documents {
-        let document = Document::from_json(&document.to_string());
-        facts.extend(document.iter().flat_map(views).map(|view| classes(&view)));
-    }
+    facts.extend(documents.iter().flat_map(views).map(|view| classes(&view)));
     sorted(facts)
 }
 

@@ -7,10 +7,11 @@ use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::tape::Tape;
 use numaio_model::fleet;
 use numaio_schema::{Diagnosis, Document, DocumentError, HostReport, HOST_REPORT_SCHEMA};
+use serde_json::value::RawValue;
 
 /// Derives the content of a document of a host; the error states why it is rejected.
 pub fn derive(text: &str) -> Result<DocumentContent, String> {
-    match HostReport::from_json(text) {
+    match HostReport::with_document_texts(text) {
         Ok(report) => of_report(&report),
         Err(DocumentError::WrongKind { .. }) => of_document_text(text),
         Err(error) => Err(explain(text, &error)),
@@ -27,8 +28,9 @@ fn explain(text: &str, error: &DocumentError) -> String {
     }
 }
 
-fn of_report(report: &HostReport) -> Result<DocumentContent, String> {
+fn of_report(report: &HostReport<Box<RawValue>>) -> Result<DocumentContent, String> {
     let identity = &report.topology.topology.identity;
+    let documents = documents_of(report)?;
     let mut content = DocumentContent {
         kind: HOST_REPORT_SCHEMA.to_owned(),
         numaio: report.numaio.clone(),
@@ -40,30 +42,37 @@ fn of_report(report: &HostReport) -> Result<DocumentContent, String> {
             fingerprint: identity.fingerprint.clone(),
         },
         measured_at: report.started_at,
-        facts: Some(fleet::facts(report)),
+        facts: Some(fleet::facts(report, &documents)),
         findings: findings(&report.topology.topology.findings),
         conditions: conditions(&report.conditions),
         ..DocumentContent::default()
     };
-    for (index, value) in report.documents.iter().enumerate() {
-        let document = match Document::from_json(&value.to_string()) {
-            Ok(document) => document,
-            // Such as a diagnosis, or of a later numaio: it has no figures now, and is stored.
-            Err(DocumentError::WrongKind { .. }) => continue,
-            Err(error) => return Err(format!("documents[{index}]: {error}")),
-        };
-        let measured = documents::identity(&document).fingerprint;
-        if !measured.is_empty() && measured != identity.fingerprint {
-            return Err(format!("documents[{index}] describes machine {measured}, the report another one"));
-        }
-        content.figures.extend(figures(&document));
-    }
+    content.figures.extend(documents.iter().flat_map(figures));
     if let Some(diagnosis) = &report.diagnosis {
         content.findings.extend(findings(diagnosis.findings.iter().map(|found| &found.finding)));
         content.findings.sort_by(|a, b| (&a.rule, &a.subject).cmp(&(&b.rule, &b.subject)));
         content.findings.dedup_by(|a, b| (&a.rule, &a.subject) == (&b.rule, &b.subject));
     }
     Ok(content)
+}
+
+/// Reads the documents of a report. Those of other kinds, such as a diagnosis, have no figures.
+fn documents_of(report: &HostReport<Box<RawValue>>) -> Result<Vec<Document>, String> {
+    let fingerprint = &report.topology.topology.identity.fingerprint;
+    let mut found = Vec::new();
+    for (index, text) in report.documents.iter().enumerate() {
+        let document = match Document::from_json(text.get()) {
+            Ok(document) => document,
+            Err(DocumentError::WrongKind { .. }) => continue,
+            Err(error) => return Err(format!("documents[{index}]: {error}")),
+        };
+        let measured = documents::identity(&document).fingerprint;
+        if !measured.is_empty() && measured != *fingerprint {
+            return Err(format!("documents[{index}] describes machine {measured}, the report another one"));
+        }
+        found.push(document);
+    }
+    Ok(found)
 }
 
 fn of_document_text(text: &str) -> Result<DocumentContent, String> {
