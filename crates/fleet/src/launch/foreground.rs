@@ -139,7 +139,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn report(host: &str, failure: Option<&str>) -> String {
-        let report = HostReport {
+        let report: HostReport = HostReport {
             schema: numaio_schema::HOST_REPORT_SCHEMA.to_owned(),
             numaio: "0.1.0".to_owned(),
             host: host.to_owned(),
