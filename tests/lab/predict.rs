@@ -69,7 +69,7 @@ fn models_validation_and_predictions_match_the_paper() {
         println!("{}", text("validation.txt"));
         let validation = Validation::from_json(&text("validation.json")).expect("a validation");
         check_validation(&validation, 1 + usize::from(fio.is_some()));
-        let mut errors = Vec::new();
+        let (mut errors, mut missed) = (Vec::new(), Vec::new());
         for direction in ["write", "read"] {
             for (index, mix) in MIXES.iter().enumerate() {
                 let found = IoPrediction::from_json(&text(&format!("{direction}-{index}.json")))
@@ -86,12 +86,16 @@ fn models_validation_and_predictions_match_the_paper() {
                 // A prediction is uncertain until enough mixes are measured, and states that.
                 let value = measured.estimate.bytes_per_s;
                 let is_held = predicted.limits.low <= value && value <= predicted.limits.high;
-                assert!(limits.abs() <= 0.06 || is_held, "{direction} {mix}: {predicted:?}");
+                if limits.abs() > 0.06 && !is_held {
+                    missed.push((direction, mix, predicted.limits, value));
+                }
             }
         }
         errors.sort_by(f64::total_cmp);
         let median = errors[errors.len() / 2];
         assert!(median <= 0.03, "median {median:.4}: {errors:?}");
+        // Intervals of 95 % hold at least 90 % of twelve values.
+        assert!(missed.len() <= 1, "{missed:?}");
     });
 }
 
