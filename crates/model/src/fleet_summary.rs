@@ -2,13 +2,14 @@
 
 use crate::classes::{classify, Point};
 use crate::fleet;
+use crate::fleet::newest_figures::NewestFigures;
 use numaio_machine::set::NodeSet;
 use numaio_schema::{
     median, ClassRule, Fact, FactDifference, FactVariant, FigureKey, FigureRow, FleetData, FleetGroup,
     FleetHost, FleetHostSummary, FleetSummary, GroupClasses, GroupFigure, GroupSummary, HostFigure,
     FLEET_HOST_SCHEMA, FLEET_SUMMARY_SCHEMA,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Tolerance of a class, as in the model of a machine.
 const LEVEL: f64 = 0.1;
@@ -22,59 +23,6 @@ pub enum FleetNameError {
     /// No host has the name.
     #[error("there is no host '{}'", .0.escape_debug())]
     Host(String),
-}
-
-/// The newest and the previous value of each figure of each host.
-///
-/// Rows are found through sorted indices: a map of the millions of rows of a large fleet would take
-/// several times their memory.
-struct NewestFigures<'a> {
-    data: &'a FleetData,
-    /// Indices of the rows by host, key and time.
-    order: Vec<u32>,
-    /// Start of each host's part of `order`, and the end of the last.
-    starts: Vec<usize>,
-    /// Index of each host by name.
-    hosts: HashMap<&'a str, u32>,
-}
-
-impl<'a> NewestFigures<'a> {
-    fn of(data: &'a FleetData) -> Self {
-        let mut order: Vec<u32> = (0..data.figures.len() as u32).collect();
-        order.sort_by_key(|index| {
-            let row = data.figures[*index as usize];
-            (row.host, row.key, row.measured_at)
-        });
-        let start =
-            |host: usize| order.partition_point(|index| (data.figures[*index as usize].host as usize) < host);
-        let starts = (0..=data.hosts.len()).map(start).collect();
-        let hosts = data.hosts.iter().map(|host| host.name.as_str()).zip(0..).collect();
-        Self { data, order, starts, hosts }
-    }
-
-    /// Returns the newest row of a host's figure, and the one before.
-    fn newest(&self, host: u32, key: u32) -> Option<(FigureRow, Option<FigureRow>)> {
-        let row = |index: &u32| self.data.figures[*index as usize];
-        let host = host as usize;
-        let own = &self.order[*self.starts.get(host)?..*self.starts.get(host + 1)?];
-        let end = own.partition_point(|index| row(index).key <= key);
-        let mut own = own[..end].iter().rev().map(row).take_while(|row| row.key == key);
-        Some((own.next()?, own.next()))
-    }
-
-    fn host(&self, name: &str) -> Option<(u32, &'a FleetHost)> {
-        let index = *self.hosts.get(name)?;
-        self.data.hosts.get(index as usize).map(|host| (index, host))
-    }
-
-    fn members(&self, group: &FleetGroup) -> Vec<(u32, &'a FleetHost)> {
-        group.hosts.iter().filter_map(|name| self.host(name)).collect()
-    }
-
-    /// The newest value of each member, for a key; `None` for a member without one.
-    fn values(&self, members: &[(u32, &FleetHost)], key: u32) -> Vec<Option<FigureRow>> {
-        members.iter().map(|(host, _)| self.newest(*host, key).map(|(newest, _)| newest)).collect()
-    }
 }
 
 /// Summarizes all groups of a fleet, or one by name with the values of each host.
@@ -148,7 +96,7 @@ pub fn fleet_host_summary(data: &FleetData, name: &str) -> Result<FleetHostSumma
 fn summarize_group(newest: &NewestFigures<'_>, group: FleetGroup, with_values: bool) -> GroupSummary {
     let members = newest.members(&group);
     let (mut figures, mut medians) = (Vec::new(), Vec::new());
-    for (key, index) in newest.data.keys.iter().zip(0..) {
+    for (key, index) in newest.data().keys.iter().zip(0..) {
         let rows = newest.values(&members, index);
         let known: Vec<FigureRow> = rows.iter().flatten().copied().collect();
         let of = |part: fn(&FigureRow) -> f64| median(&known.iter().map(part).collect::<Vec<f64>>());

@@ -1,7 +1,8 @@
 //! Deviations of every figure of every host, and their history, for displays.
 
-use numaio_schema::{DeviationMap, FigureRow, FleetData, FleetGroup, HostHistory};
-use std::collections::{BTreeMap, HashMap};
+use super::newest_figures::NewestFigures;
+use numaio_schema::{DeviationMap, FigureKey, FigureRow, FleetData, FleetGroup, FleetHost, HostHistory};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Fewest hosts whose median describes a group.
 const LEAST_HOSTS: usize = 3;
@@ -9,13 +10,10 @@ const LEAST_HOSTS: usize = 3;
 /// Returns the newest figures of each group as deviations from the group's medians. Groups of fewer
 /// than three hosts have none.
 pub fn deviation_maps(data: &FleetData, groups: &[FleetGroup]) -> Vec<DeviationMap> {
-    let newest = newest(data);
-    let hosts: HashMap<&str, u32> =
-        (0..).zip(&data.hosts).map(|(host, it)| (it.name.as_str(), host)).collect();
+    let newest = NewestFigures::of(data);
     let of_group = |group: &FleetGroup| {
-        let members: Vec<u32> =
-            group.hosts.iter().filter_map(|name| hosts.get(name.as_str()).copied()).collect();
-        (members.len() >= LEAST_HOSTS).then(|| deviation_map(data, &newest, group, &members))
+        let members = newest.members(group);
+        (members.len() >= LEAST_HOSTS).then(|| deviation_map(&newest, group, &members))
     };
     groups.iter().filter_map(of_group).filter(|map| !map.keys.is_empty()).collect()
 }
@@ -23,26 +21,22 @@ pub fn deviation_maps(data: &FleetData, groups: &[FleetGroup]) -> Vec<DeviationM
 /// Returns the history of hosts: the median deviation of all figures of one time from the medians
 /// of the host's group now. Hosts with fewer than two times have none.
 pub fn host_histories(data: &FleetData, maps: &[DeviationMap], hosts: &[&str]) -> Vec<HostHistory> {
-    let mut medians: HashMap<&str, HashMap<u32, f64>> = HashMap::new();
-    let keys: HashMap<_, u32> = (0..).zip(&data.keys).map(|(index, key)| (key, index)).collect();
-    for map in maps {
-        let of_map: HashMap<u32, f64> = map
-            .keys
-            .iter()
-            .zip(&map.medians)
-            .filter_map(|(key, median)| Some((*keys.get(key)?, *median)))
-            .collect();
-        for host in map.hosts.iter().filter(|host| hosts.contains(&host.as_str())) {
-            medians.insert(host, of_map.clone());
-        }
+    let asked: HashSet<&str> = hosts.iter().copied().collect();
+    let keys: HashMap<&FigureKey, u32> = data.keys.iter().zip(0..).collect();
+    let medians_of = |map: &DeviationMap| -> HashMap<u32, f64> {
+        let known = map.keys.iter().zip(&map.medians);
+        known.filter_map(|(key, median)| Some((*keys.get(key)?, *median))).collect()
+    };
+    let of_maps: Vec<HashMap<u32, f64>> = maps.iter().map(medians_of).collect();
+    let mut medians: HashMap<&str, &HashMap<u32, f64>> = HashMap::new();
+    for (map, of_map) in maps.iter().zip(&of_maps) {
+        let members = map.hosts.iter().map(String::as_str).filter(|host| asked.contains(host));
+        medians.extend(members.map(|host| (host, of_map)));
     }
     let mut by_time: BTreeMap<(u32, u64), Vec<f64>> = BTreeMap::new();
     for row in &data.figures {
-        let Some(of_host) =
-            data.hosts.get(row.host as usize).and_then(|host| medians.get(host.name.as_str()))
-        else {
-            continue;
-        };
+        let host = data.hosts.get(row.host as usize);
+        let Some(of_host) = host.and_then(|host| medians.get(host.name.as_str())) else { continue };
         if let Some(deviation) = of_host.get(&row.key).and_then(|median| deviation(data, row, *median)) {
             by_time.entry((row.host, row.measured_at)).or_default().push(deviation);
         }
@@ -57,40 +51,29 @@ pub fn host_histories(data: &FleetData, maps: &[DeviationMap], hosts: &[&str]) -
     histories.into_values().filter(|history| history.points.len() > 1).collect()
 }
 
-/// Returns the newest figure of each host and key.
-fn newest(data: &FleetData) -> HashMap<(u32, u32), usize> {
-    let mut newest: HashMap<(u32, u32), usize> = HashMap::with_capacity(data.figures.len());
-    for (index, row) in data.figures.iter().enumerate() {
-        let known = newest.entry((row.host, row.key)).or_insert(index);
-        if data.figures[*known].measured_at <= row.measured_at {
-            *known = index;
-        }
-    }
-    newest
-}
-
 fn deviation_map(
-    data: &FleetData,
-    newest: &HashMap<(u32, u32), usize>,
+    newest: &NewestFigures<'_>,
     group: &FleetGroup,
-    members: &[u32],
+    members: &[(u32, &FleetHost)],
 ) -> DeviationMap {
+    let data = newest.data();
     let mut map = DeviationMap {
         group: group.name.clone(),
-        hosts: members.iter().map(|host| data.hosts[*host as usize].name.clone()).collect(),
+        hosts: members.iter().map(|(_, host)| host.name.clone()).collect(),
         ..DeviationMap::default()
     };
     let mut columns: Vec<Vec<f32>> = Vec::new();
     let mut order: Vec<u32> = (0..data.keys.len() as u32).collect();
-    order.sort_by(|a, b| data.keys[*a as usize].cmp(&data.keys[*b as usize]));
+    order.sort_by_key(|key| &data.keys[*key as usize]);
     for key in order {
-        let row = |host: &u32| newest.get(&(*host, key)).map(|index| &data.figures[*index]);
-        let values: Vec<f64> = members.iter().filter_map(row).map(|row| row.value).collect();
+        let rows = newest.values(members, key);
+        let values: Vec<f64> = rows.iter().flatten().map(|row| row.value).collect();
         let median = numaio_schema::median(&values).filter(|_| values.len() >= LEAST_HOSTS);
         let Some(median) = median.filter(|median| *median > 0.0 && median.is_finite()) else { continue };
-        let of_host =
-            |host| row(host).and_then(|row| deviation(data, row, median)).unwrap_or(f64::NAN) as f32;
-        columns.push(members.iter().map(of_host).collect());
+        let of_host = |row: &Option<FigureRow>| {
+            row.as_ref().and_then(|row| deviation(data, row, median)).unwrap_or(f64::NAN) as f32
+        };
+        columns.push(rows.iter().map(of_host).collect());
         map.keys.push(data.keys[key as usize].clone());
         map.medians.push(median);
     }
@@ -109,7 +92,6 @@ fn deviation(data: &FleetData, row: &FigureRow, median: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_schema::{FigureKey, FleetHost};
 
     fn fleet() -> (FleetData, Vec<FleetGroup>) {
         let host = |name: &str| FleetHost { name: name.to_owned(), seen_at: 0, facts: Vec::new() };

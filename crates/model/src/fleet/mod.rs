@@ -12,6 +12,7 @@ mod figures;
 mod fit;
 mod group_figures;
 mod groups;
+pub(crate) mod newest_figures;
 mod scale;
 mod table;
 
