@@ -223,10 +223,37 @@ impl FleetCheck {
     }
 }
 
+/// The gravest finding about a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingKind {
+    /// It differs in a setting only.
+    Setting,
+    /// Figures are worse, and no difference in structure explains it.
+    Figures,
+    /// It differs in its structure or hardware.
+    Structure,
+}
+
 impl HostCheck {
+    /// Returns the gravest finding; `None` without one.
+    pub fn gravest(&self) -> Option<FindingKind> {
+        match self {
+            host if host.differs_in_structure() => Some(FindingKind::Structure),
+            host if host.has_slow_figures() => Some(FindingKind::Figures),
+            host if !host.facts.is_empty() => Some(FindingKind::Setting),
+            _ => None,
+        }
+    }
+
     /// Returns whether the host differs in structure or a setting, or is worse than like hosts.
     pub fn has_findings(&self) -> bool {
-        !self.facts.is_empty() || self.has_slow_figures()
+        self.gravest().is_some()
+    }
+
+    /// Returns whether the host should not run jobs: a setting alone, such as another kernel, does
+    /// not cost its users anything that was measured.
+    pub fn is_unfit(&self) -> bool {
+        self.gravest() > Some(FindingKind::Setting)
     }
 
     /// Returns whether figures are worse, and no difference in structure explains it.

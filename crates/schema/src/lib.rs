@@ -51,8 +51,8 @@ pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
 pub use document::Document;
 pub use fleet::{DeviationMap, Fact, FactKind, FigureKey, FigureRow, FleetData, FleetHost, HostHistory};
 pub use fleet_check::{
-    CheckOptions, ComparedWith, Detectable, FactDeviation, FigureDeviation, FigureScope, FleetCheck,
-    FleetGroup, GroupMove, HostCheck, SummaryDeviation,
+    CheckOptions, ComparedWith, Detectable, FactDeviation, FigureDeviation, FigureScope, FindingKind,
+    FleetCheck, FleetGroup, GroupMove, HostCheck, SummaryDeviation,
 };
 pub use fleet_report::HostReport;
 pub use fleet_run::{

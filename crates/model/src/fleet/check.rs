@@ -159,15 +159,9 @@ fn hosts(
         let p = outcomes.worse[host];
         hosts.push(HostCheck { group: name, p, better_figures: better as u32, ..check });
     }
-    let rank = |host: &HostCheck| match () {
-        () if host.differs_in_structure() => 0,
-        () if host.has_slow_figures() => 1,
-        () if host.has_findings() => 2,
-        () => 3,
-    };
     hosts.sort_by(|a, b| {
         let p = |host: &HostCheck| host.p.unwrap_or(1.0);
-        rank(a).cmp(&rank(b)).then(p(a).total_cmp(&p(b))).then_with(|| a.host.cmp(&b.host))
+        b.gravest().cmp(&a.gravest()).then(p(a).total_cmp(&p(b))).then_with(|| a.host.cmp(&b.host))
     });
     hosts
 }

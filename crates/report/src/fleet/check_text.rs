@@ -8,8 +8,8 @@ use crate::table::{Align, Table};
 use crate::text_page::TextPage;
 use numaio_machine::findings::Severity;
 use numaio_schema::{
-    ComparedWith, FactDeviation, FactKind, FigureDeviation, FigureKey, FigureScope, FleetCheck, FleetGroup,
-    HostCheck, SummaryDeviation,
+    ComparedWith, FactDeviation, FactKind, FigureDeviation, FigureKey, FigureScope, FindingKind, FleetCheck,
+    FleetGroup, HostCheck, SummaryDeviation,
 };
 use std::collections::BTreeMap;
 
@@ -29,8 +29,7 @@ const MOST_FIGURES: usize = 6;
 pub fn fleet_check_text(check: &FleetCheck, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     verdict(&mut page, check);
-    let described: Vec<&HostCheck> =
-        check.hosts.iter().filter(|host| host.differs_in_structure() || host.has_slow_figures()).collect();
+    let described: Vec<&HostCheck> = check.hosts.iter().filter(|host| host.is_unfit()).collect();
     for host in described.iter().take(MOST_HOSTS) {
         write_host(&mut page, host);
     }
@@ -54,11 +53,9 @@ pub fn fleet_check_text(check: &FleetCheck, style: &TextStyle) -> String {
 /// Returns the verdict: how many hosts deviate, and in what.
 pub(super) fn verdict_line(check: &FleetCheck) -> String {
     let all: usize = check.groups.iter().map(|group| group.hosts.len()).sum();
-    let number = |is: &dyn Fn(&HostCheck) -> bool| check.hosts.iter().filter(|host| is(host)).count();
-    let structure = number(&|host| host.differs_in_structure());
-    let slow = number(&|host| !host.differs_in_structure() && host.has_slow_figures());
-    let settings =
-        number(&|host| host.has_findings() && !host.differs_in_structure() && !host.has_slow_figures());
+    let number = |kind| check.hosts.iter().filter(|host| host.gravest() == Some(kind)).count();
+    let (structure, slow) = (number(FindingKind::Structure), number(FindingKind::Figures));
+    let settings = number(FindingKind::Setting);
     let parts: Vec<String> = [
         (structure, "differs in structure", "differ in structure"),
         (slow, "is worse without a difference in structure", "are worse without a difference in structure"),

@@ -11,7 +11,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_schema::{FleetCheck, GroupClasses, HostCheck};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// A group with the topology of one of its hosts, which stands for all.
 #[derive(Debug, Clone)]
@@ -97,12 +97,6 @@ fn unsafe_note(hosts: &[&String]) -> String {
     }
 }
 
-/// Returns whether a host should not run jobs: a setting alone, such as another kernel, does not
-/// cost its users anything that was measured.
-fn is_unfit(host: &HostCheck) -> bool {
-    host.differs_in_structure() || host.has_slow_figures()
-}
-
 /// States in a few words why a host should not run jobs.
 fn reason(host: &HostCheck) -> String {
     let structure = host.facts.first().map(|fact| format!("{} differs", fact.fact.name));
@@ -124,7 +118,7 @@ pub fn slurm_actions(check: &FleetCheck, groups: &[GroupTopology]) -> String {
     let mut unsafe_names = Vec::new();
     for host in check.hosts.iter().filter(|host| host.has_findings()) {
         match is_safe(&host.host) {
-            true if !is_unfit(host) => {
+            true if !host.is_unfit() => {
                 text.push_str(&format!("# not drained, differs in a setting only: {}\n", host.host));
             }
             true => text.push_str(&format!(
@@ -192,7 +186,9 @@ fn clean_word(word: &str) -> String {
 /// (`features.d`; label values have at most 63 letters, digits, `-`, `_` and `.`).
 pub fn node_features(check: &FleetCheck, groups: &[GroupTopology]) -> String {
     let mut text = String::from("# Files for /etc/kubernetes/node-feature-discovery/features.d\n");
-    let failed = |host: &String| check.hosts.iter().any(|found| found.host == *host && is_unfit(found));
+    let unfit: HashSet<&str> =
+        check.hosts.iter().filter(|host| host.is_unfit()).map(|host| host.host.as_str()).collect();
+    let failed = |host: &String| unfit.contains(host.as_str());
     for group in groups {
         let (bad, good): (Vec<String>, Vec<String>) = group.hosts.iter().cloned().partition(failed);
         for (hosts, result) in [(good, "passed"), (bad, "failed")] {

@@ -1,7 +1,7 @@
 //! What the page of a fleet shows.
 
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::{DeviationMap, FleetCheck, HostCheck, HostHistory};
+use numaio_schema::{DeviationMap, FindingKind, FleetCheck, HostCheck, HostHistory};
 
 /// What the page of a fleet shows.
 #[derive(Debug, Clone, Copy)]
@@ -18,10 +18,10 @@ pub struct FleetPage<'a> {
 
 /// What marks a host in the heat map: 0 nothing, 1 a setting, 2 worse figures, 3 structure.
 pub(super) fn mark(host: &HostCheck) -> u8 {
-    match host {
-        host if host.differs_in_structure() => 3,
-        host if host.has_slow_figures() => 2,
-        host if host.has_findings() => 1,
-        _ => 0,
+    match host.gravest() {
+        Some(FindingKind::Structure) => 3,
+        Some(FindingKind::Figures) => 2,
+        Some(FindingKind::Setting) => 1,
+        None => 0,
     }
 }

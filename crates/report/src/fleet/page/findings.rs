@@ -7,7 +7,9 @@ use crate::fleet::{nodes, quantity, with_unit};
 use crate::phrases::count;
 use crate::style::{short, TextStyle};
 use maud::{html, Markup};
-use numaio_schema::{ComparedWith, FactDeviation, FactKind, FigureDeviation, HostCheck, HostHistory};
+use numaio_schema::{
+    ComparedWith, FactDeviation, FactKind, FigureDeviation, FindingKind, HostCheck, HostHistory,
+};
 use std::collections::HashMap;
 
 /// Most hosts that are described; the heat map marks all.
@@ -45,16 +47,16 @@ fn write_host(
 ) -> Markup {
     let (structure, settings): (Vec<_>, Vec<_>) =
         host.facts.iter().partition(|fact| fact.fact.kind != FactKind::Setting);
-    let kind = match host {
-        host if host.differs_in_structure() => "structure",
-        host if host.has_slow_figures() => "figures",
-        _ => "setting",
+    let (kind, severity) = match host.gravest() {
+        Some(FindingKind::Structure) => ("structure", "problem"),
+        Some(FindingKind::Figures) => ("figures", "problem"),
+        Some(FindingKind::Setting) | None => ("setting", "warning"),
     };
     html! {
         details.host open[unfolded] {
             summary {
                 strong { (short(&host.host)) } " "
-                span class={ "badge " (severity(kind)) } { (kind) }
+                span class={ "badge " (severity) } { (kind) }
                 span.dim { " group " (short(&host.group)) }
             }
             ul.findings {
@@ -65,14 +67,6 @@ fn write_host(
             (figures(fleet, &host.figures, host.more_figures))
             @if let Some(history) = history { (sparkline(history)) }
         }
-    }
-}
-
-fn severity(kind: &str) -> &'static str {
-    if kind == "setting" {
-        "warning"
-    } else {
-        "problem"
     }
 }
 
