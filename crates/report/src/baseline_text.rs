@@ -7,7 +7,6 @@ use crate::style::{short, TextStyle};
 use crate::table::{Align, Table};
 use crate::text_page::TextPage;
 use numaio_machine::set::NodeSet;
-use numaio_machine::workload::Direction;
 use numaio_schema::BaselineComparison;
 
 /// Formats changed classes and figures, worst first.
@@ -35,11 +34,8 @@ pub fn baseline_text(comparison: &BaselineComparison, style: &TextStyle) -> Stri
                 sets.iter().map(|nodes| format!("{{{nodes}}}")).collect::<Vec<_>>().join(" > ")
             };
             let (before, after) = (ranks(&change.before), ranks(&change.after));
-            let text = format!(
-                "node {}, device {}: {before} became {after}",
-                change.target,
-                direction(change.direction)
-            );
+            let text =
+                format!("node {}, {}: {before} became {after}", change.target, change.direction.name());
             page.paragraph(2, 4, &text);
         }
     }
@@ -49,13 +45,6 @@ pub fn baseline_text(comparison: &BaselineComparison, style: &TextStyle) -> Stri
         figure_table(&mut page, comparison);
     }
     page.into_text()
-}
-
-fn direction(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Write => "write",
-        Direction::Read => "read",
-    }
 }
 
 fn figure_table(page: &mut TextPage, comparison: &BaselineComparison) {

@@ -1,6 +1,7 @@
 //! Formats a check of a fleet: the hosts that deviate, structure first.
 
-use crate::number_format::NumberFormat;
+use super::names::{hardware, listed};
+use super::value::{quantity, with_known_unit};
 use crate::phrases::count;
 use crate::record_header::{date, percent};
 use crate::style::{short, TextStyle};
@@ -38,7 +39,7 @@ pub fn fleet_check_text(check: &FleetCheck, style: &TextStyle) -> String {
         let more = count(described.len() - MOST_HOSTS, "more host");
         page.paragraph(0, 2, &format!("{more} that differ in structure or are worse (--json shows all):"));
         let rest = described[MOST_HOSTS..].iter().map(|host| short(&host.host));
-        page.paragraph(2, 0, &names(rest.collect(), 4 * MOST_NAMES));
+        page.paragraph(2, 0, &listed(rest, 4 * MOST_NAMES));
     }
     settings(&mut page, check);
     remarks(&mut page, check);
@@ -172,7 +173,7 @@ fn figures(page: &mut TextPage, indent: usize, figures: &[FigureDeviation], more
             ComparedWith::Past => count(compared, "past value"),
         };
         table.row([
-            format!("{} {}", short(&figure.key.quantity), short(&figure.key.device)).trim_end().into(),
+            quantity(&figure.key).into(),
             nodes(&figure.key).into(),
             value(&figure.key, figure.value, &style).into(),
             value(&figure.key, figure.expected, &style).into(),
@@ -198,12 +199,8 @@ fn nodes(key: &FigureKey) -> String {
 }
 
 fn value(key: &FigureKey, value: f64, style: &TextStyle) -> String {
-    let (format, unit) = match key.unit.as_str() {
-        "B/s" => (NumberFormat::bandwidth(style.unit, [value]), style.unit.name()),
-        "ns" => (NumberFormat::nanoseconds([value]), "ns"),
-        unit => return format!("{value:.4} {}", short(unit)).trim_end().to_owned(),
-    };
-    format!("{} {unit}", format.format(value))
+    with_known_unit(key, value, style)
+        .unwrap_or_else(|| format!("{value:.4} {}", short(&key.unit)).trim_end().to_owned())
 }
 
 fn p_value(p: f64) -> String {
@@ -238,7 +235,7 @@ fn settings(page: &mut TextPage, check: &FleetCheck) {
     page.heading("Settings that differ");
     let described = settings.into_iter().map(|((group, difference), hosts)| {
         let number = count(hosts.len(), "host");
-        format!("group {}, {number}: {difference}: {}", short(group), names(hosts, MOST_NAMES))
+        format!("group {}, {number}: {difference}: {}", short(group), listed(hosts, MOST_NAMES))
     });
     lines(page, described.collect());
 }
@@ -248,7 +245,7 @@ fn remarks(page: &mut TextPage, check: &FleetCheck) {
         check.hosts.iter().filter(|host| host.better_figures > 0).map(|host| short(&host.host)).collect();
     if !better.is_empty() {
         page.heading("Much better than like hosts");
-        page.paragraph(2, 2, &format!("{}: {}", count(better.len(), "host"), names(better, MOST_NAMES)));
+        page.paragraph(2, 2, &format!("{}: {}", count(better.len(), "host"), listed(better, MOST_NAMES)));
     }
 }
 
@@ -259,11 +256,7 @@ fn groups(page: &mut TextPage, check: &FleetCheck) {
 
 /// Describes a group, and the smallest deviations that the check could find in it.
 fn group(group: &FleetGroup) -> String {
-    let fact = |name: &str| {
-        let fact = group.facts.iter().find(|fact| fact.name == name);
-        fact.map(|fact| short(&fact.value)).unwrap_or_default()
-    };
-    let machine = crate::phrases::joined([fact("product"), fact("cpu model")], ", ");
+    let machine = hardware(group);
     let share = |share: Option<f64>| share.map_or("none".to_owned(), |share| format!("{} %", percent(share)));
     let limits = match &group.detectable {
         None => "figures not compared".to_owned(),
@@ -284,16 +277,6 @@ fn group(group: &FleetGroup) -> String {
     let machine = if machine.is_empty() { "unknown hardware".to_owned() } else { machine };
     let hosts = count(group.hosts.len(), "host");
     format!("{}: {hosts}, {machine}: {limits}{}", short(&group.name), moved.unwrap_or_default())
-}
-
-/// Joins names, and counts those beyond a limit.
-fn names(mut names: Vec<String>, most: usize) -> String {
-    let more = names.len().saturating_sub(most);
-    names.truncate(most);
-    match more {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
 }
 
 /// Writes lines up to a limit, and the number of the others.

@@ -1,7 +1,8 @@
 //! Formats one host beside its group.
 
-use super::names::count;
+use super::names::named;
 use super::value::{nodes, percent_from, quantity, with_unit};
+use crate::phrases::count;
 use crate::record_header::date;
 use crate::style::{short, TextStyle};
 use crate::table::{Align, Table};
@@ -16,7 +17,6 @@ pub fn fleet_host_text(host: &FleetHostSummary, style: &TextStyle) -> String {
     page.paragraph(0, 2, &format!("{}: {group}{seen}.", short(&host.host)));
     for difference in &host.differences {
         let own = difference.others.first().map_or("", |variant| variant.value.as_str());
-        let named = |value: &str| if value.is_empty() { "none".to_owned() } else { short(value) };
         let Fact { name, value, .. } = &difference.fact;
         let text = format!(
             "{} differs: {}; {} on {} of the group",

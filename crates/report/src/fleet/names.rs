@@ -1,31 +1,48 @@
-//! Long lists of hosts as text.
+//! Names of hosts, values and hardware as text.
 
+use crate::phrases::joined;
 use crate::style::short;
+use numaio_schema::FleetGroup;
 
 /// Maximum number of hosts of a list.
 const MOST: usize = 8;
 
 /// Names hosts, and counts those beyond a few: `n1, n2 and 37 more`.
 pub(super) fn host_list<'a>(hosts: impl IntoIterator<Item = &'a String>) -> String {
-    let hosts: Vec<&String> = hosts.into_iter().collect();
-    let named: Vec<String> = hosts.iter().take(MOST).map(|host| short(host)).collect();
-    match hosts.len().saturating_sub(MOST) {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
+    listed(hosts.into_iter().map(|host| short(host)), MOST)
+}
+
+/// Joins names, and counts those beyond a limit.
+pub(super) fn listed(names: impl IntoIterator<Item = String>, most: usize) -> String {
+    let mut names = names.into_iter();
+    let shown: Vec<String> = names.by_ref().take(most).collect();
+    match names.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
-/// Writes a count with its noun: `1 host`, `5 hosts`.
-pub(super) fn count(number: usize, noun: &str) -> String {
-    match number {
-        1 => format!("1 {noun}"),
-        _ => format!("{number} {noun}s"),
+/// Returns the value of a fact, or `none` for a host that lacks it.
+pub(super) fn named(value: &str) -> String {
+    match value {
+        "" => "none".to_owned(),
+        value => short(value),
     }
+}
+
+/// Returns product and CPU model of a group; empty if they are unknown.
+pub(super) fn hardware(group: &FleetGroup) -> String {
+    let fact = |name: &str| {
+        let fact = group.facts.iter().find(|fact| fact.name == name);
+        fact.map(|fact| short(&fact.value)).unwrap_or_default()
+    };
+    joined([fact("product"), fact("cpu model")], ", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::phrases::count;
 
     #[test]
     fn long_lists_are_cut_with_a_count() {

@@ -1,7 +1,8 @@
 //! Formats the groups of a fleet.
 
-use super::names::{count, host_list};
+use super::names::{host_list, named};
 use super::value::{nodes, percent_from, quantity, with_unit};
+use crate::phrases::count;
 use crate::style::{short, TextStyle};
 use crate::table::{Align, Table};
 use crate::text_page::TextPage;
@@ -49,7 +50,6 @@ fn write_group(page: &mut TextPage, group: &GroupSummary) {
 fn write_differences(page: &mut TextPage, differences: &[FactDifference], hosts: usize) {
     for difference in differences {
         let Fact { name, value, .. } = &difference.fact;
-        let named = |value: &str| if value.is_empty() { "none".to_owned() } else { short(value) };
         let others = difference
             .others
             .iter()

@@ -6,17 +6,22 @@ use numaio_schema::FigureKey;
 
 /// Formats a value with its unit: `11.20 GB/s`, `95.3 ns`.
 pub(crate) fn with_unit(key: &FigureKey, value: f64, style: &TextStyle) -> String {
-    let (format, unit) = match key.unit.as_str() {
-        "B/s" => (NumberFormat::bandwidth(style.unit, [value]), style.unit.name().to_owned()),
-        "ns" => (NumberFormat::nanoseconds([value]), "ns".to_owned()),
+    with_known_unit(key, value, style).unwrap_or_else(|| {
         // Another program's unit: as many digits as measurements have.
-        unit => {
-            let digits = 4 - value.abs().max(1e-9).log10().floor() as i32 - 1;
-            let text = format!("{:.*}", digits.clamp(0, 9) as usize, value);
-            return format!("{text} {}", short(unit)).trim_end().to_owned();
-        }
+        let digits = 4 - value.abs().max(1e-9).log10().floor() as i32 - 1;
+        let text = format!("{:.*}", digits.clamp(0, 9) as usize, value);
+        format!("{text} {}", short(&key.unit)).trim_end().to_owned()
+    })
+}
+
+/// Formats a bandwidth or latency with its unit; `None` for a value in another unit.
+pub(super) fn with_known_unit(key: &FigureKey, value: f64, style: &TextStyle) -> Option<String> {
+    let (format, unit) = match key.unit.as_str() {
+        "B/s" => (NumberFormat::bandwidth(style.unit, [value]), style.unit.name()),
+        "ns" => (NumberFormat::nanoseconds([value]), "ns"),
+        _ => return None,
     };
-    format!("{} {unit}", format.format(value))
+    Some(format!("{} {unit}", format.format(value)))
 }
 
 /// Names the nodes of a figure: `0 → 7`, `3`, or nothing for a complete host.

@@ -24,6 +24,7 @@ use crate::style::clean;
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 use numaio_machine::units::BandwidthUnit;
 use page::HtmlPage;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The page's script and its hash in the policy, which blocks any other script (CSP Level 3,
@@ -47,7 +48,45 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
         [one] => format!("{}: I/O bandwidth report", name(one)),
         several => format!("I/O bandwidth report of {}", phrases::count(several.len(), "machine")),
     };
-    let parts = PageParts { title: &title, style: include_str!("page.css"), script_hash: SCRIPT_HASH };
+    document(PageParts {
+        title: &title,
+        kind: "I/O bandwidth report",
+        style: include_str!("page.css"),
+        script: SCRIPT,
+        script_hash: SCRIPT_HASH,
+        contents: page.contents(),
+        main: html! {
+            @if several { h1 { (title) } }
+            (machines)
+        },
+        footer: html! {
+            "numaio " (env!("CARGO_PKG_VERSION")) ". Bandwidth counts each copied byte once; 1 GB is 10"
+            sup { "9" } " bytes. Method: Li, Ren, Yu, Jin: Characterization of Input/Output Bandwidth "
+            "Performance Models in NUMA Architecture for Data Intensive Applications, ICPP 2013."
+        },
+        data: &page.data(),
+    })
+}
+
+/// What differs between pages.
+pub(crate) struct PageParts<'a> {
+    pub(crate) title: &'a str,
+    /// What the page is, beside the name of the program.
+    pub(crate) kind: &'a str,
+    pub(crate) style: &'a str,
+    pub(crate) script: &'a str,
+    /// Hash of the script in the policy.
+    pub(crate) script_hash: &'a str,
+    /// The table of contents.
+    pub(crate) contents: Markup,
+    pub(crate) main: Markup,
+    pub(crate) footer: Markup,
+    /// The data of the script.
+    pub(crate) data: &'a Value,
+}
+
+/// Writes a self-contained page.
+pub(crate) fn document(parts: PageParts<'_>) -> String {
     let document = html! {
         (DOCTYPE)
         html lang="en" {
@@ -55,44 +94,37 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
             body {
                 a.skip href="#main" { "Skip to the report" }
                 header.bar {
-                    p.brand { "numaio " span { "I/O bandwidth report" } }
+                    p.brand { "numaio " span { (parts.kind) } }
                     (color_choice())
                 }
                 div.page {
-                    (page.contents())
-                    main id="main" {
-                        @if several { h1 { (title) } }
-                        (machines)
-                    }
+                    (parts.contents)
+                    main id="main" { (parts.main) }
                 }
-                footer {
-                    "numaio " (env!("CARGO_PKG_VERSION")) ". Bandwidth counts each copied byte once; 1 GB is 10"
-                    sup { "9" } " bytes. Method: Li, Ren, Yu, Jin: Characterization of Input/Output Bandwidth "
-                    "Performance Models in NUMA Architecture for Data Intensive Applications, ICPP 2013."
-                }
-                script id="data" type="application/json" { (page.data()) }
-                script { (PreEscaped(SCRIPT)) }
+                footer { (parts.footer) }
+                script id="data" type="application/json" { (embedded(parts.data)) }
+                script { (PreEscaped(parts.script)) }
             }
         }
     };
     without_marks(&document.into_string())
 }
 
+/// Returns JSON for a script element, escaped so that no `<` can end the element.
+///
+/// See the HTML Standard, 4.12.1.3.
+fn embedded(json: &Value) -> Markup {
+    let json = json.to_string();
+    PreEscaped(json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"))
+}
+
 /// Removes marks that could change how the page is read or displayed; see [`crate::style::clean`].
-pub(crate) fn without_marks(page: &str) -> String {
+fn without_marks(page: &str) -> String {
     page.split('\n').map(clean).collect::<Vec<_>>().join("\n")
 }
 
-/// What differs between the heads of pages.
-pub(crate) struct PageParts<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) style: &'a str,
-    /// Hash of the only script in the policy.
-    pub(crate) script_hash: &'a str,
-}
-
 /// Writes the head of a page, with a policy that permits one script and nothing from elsewhere.
-pub(crate) fn head(parts: &PageParts<'_>) -> Markup {
+fn head(parts: &PageParts<'_>) -> Markup {
     let policy = include_str!("policy.txt").trim().replace("SCRIPT", parts.script_hash);
     html! {
         head {
@@ -108,7 +140,7 @@ pub(crate) fn head(parts: &PageParts<'_>) -> Markup {
 }
 
 /// Writes the selector of the color scheme, which works with CSS alone.
-pub(crate) fn color_choice() -> Markup {
+fn color_choice() -> Markup {
     html! {
         fieldset.colors {
             legend { "Colors" }

@@ -96,11 +96,8 @@ impl HtmlPage {
         }
     }
 
-    /// Returns the data of charts and matrices, escaped so that no `<` can end the script element.
-    ///
-    /// See the HTML Standard, 4.12.1.3.
-    pub(super) fn data(&self) -> Markup {
-        let json = serde_json::json!({ "grids": self.grids }).to_string();
-        PreEscaped(json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"))
+    /// Returns the data of charts and matrices.
+    pub(super) fn data(&self) -> Value {
+        serde_json::json!({ "grids": self.grids })
     }
 }

@@ -57,11 +57,10 @@ impl MapData {
         self.names.iter().enumerate()
     }
 
-    /// Returns the data, escaped so that no `<` can end the script element.
-    pub fn json(&self) -> String {
+    /// Returns the data as JSON.
+    pub fn json(&self) -> Value {
         let alphabet = std::str::from_utf8(ALPHABET).unwrap_or_default();
-        let json = json!({ "alphabet": alphabet, "zero": ZERO, "maps": self.maps }).to_string();
-        json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+        json!({ "alphabet": alphabet, "zero": ZERO, "maps": self.maps })
     }
 }
 

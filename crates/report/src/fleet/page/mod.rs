@@ -10,14 +10,15 @@ mod findings;
 mod history;
 
 use super::check_text::verdict_line;
-use crate::html::{color_choice, head, without_marks, PageParts};
+use super::names::hardware;
+use crate::html::{self, PageParts};
 use crate::phrases::count;
 use crate::record_header::{date, percent};
 use crate::style::short;
 use cells::MapData;
 pub use contents::FleetPage;
-use maud::{html, Markup, PreEscaped, DOCTYPE};
-use numaio_schema::{FactKind, FleetCheck, FleetGroup};
+use maud::{html, Markup};
+use numaio_schema::{FleetCheck, FleetGroup};
 use std::collections::HashMap;
 
 /// The page's script and its hash in the policy; see `html::SCRIPT_HASH`.
@@ -34,45 +35,30 @@ pub fn fleet_html(fleet: &FleetPage<'_>) -> String {
     let hosts: usize = fleet.check.groups.iter().map(|group| group.hosts.len()).sum();
     let title = format!("Fleet of {}", count(hosts, "host"));
     let data = MapData::new(fleet);
-    let parts = PageParts {
+    html::document(PageParts {
         title: &title,
+        kind: "Fleet report",
         style: concat!(include_str!("../../html/page.css"), include_str!("page.css")),
+        script: SCRIPT,
         script_hash: SCRIPT_HASH,
-    };
-    let document = html! {
-        (DOCTYPE)
-        html lang="en" {
-            (head(&parts))
-            body {
-                a.skip href="#main" { "Skip to the report" }
-                header.bar {
-                    p.brand { "numaio " span { "Fleet report" } }
-                    (color_choice())
-                }
-                div.page {
-                    (table_of_contents(fleet))
-                    main id="main" {
-                        h1 { (title) }
-                        p.lead { (verdict_line(fleet.check)) }
-                        (scope(fleet.check))
-                        article.fleet {
-                            (groups(fleet.check))
-                            (findings::section(fleet))
-                            (heat_map(&data))
-                            (undecided(fleet.check))
-                        }
-                    }
-                }
-                footer {
-                    "numaio " (env!("CARGO_PKG_VERSION")) ". Deviations are from the median of like hosts; negative is "
-                    "worse, whatever the unit."
-                }
-                script id="data" type="application/json" { (PreEscaped(data.json())) }
-                script { (PreEscaped(SCRIPT)) }
+        contents: table_of_contents(fleet),
+        main: html! {
+            h1 { (title) }
+            p.lead { (verdict_line(fleet.check)) }
+            (scope(fleet.check))
+            article.fleet {
+                (groups(fleet.check))
+                (findings::section(fleet))
+                (heat_map(&data))
+                (undecided(fleet.check))
             }
-        }
-    };
-    without_marks(&document.into_string())
+        },
+        footer: html! {
+            "numaio " (env!("CARGO_PKG_VERSION")) ". Deviations are from the median of like hosts; negative is "
+            "worse, whatever the unit."
+        },
+        data: &data.json(),
+    })
 }
 
 fn table_of_contents(fleet: &FleetPage<'_>) -> Markup {
@@ -136,30 +122,19 @@ fn groups(check: &FleetCheck) -> Markup {
 }
 
 fn group_row(group: &FleetGroup, found: usize) -> Markup {
-    let fact =
-        |name: &&str| group.facts.iter().find(|fact| fact.kind == FactKind::Hardware && fact.name == **name);
-    let hardware: Vec<String> = HARDWARE
-        .iter()
-        .filter_map(fact)
-        .map(|fact| short(&fact.value))
-        .filter(|value| !value.is_empty())
-        .collect();
     let share = |share: Option<f64>| share.map_or("–".to_owned(), |share| format!("{} %", percent(share)));
     html! {
         tr {
             th scope="row" { (short(&group.name)) }
             td.number { (group.hosts.len()) }
             td.number.found[found > 0] { (found) }
-            td { (hardware.join(", ")) }
+            td { (hardware(group)) }
             td.number { (share(group.detectable.and_then(|it| it.host))) }
             td.number { (share(group.detectable.and_then(|it| it.figure))) }
             td.number { (share(group.moved.map(|moved| moved.change))) }
         }
     }
 }
-
-/// Facts that name the hardware of a group.
-const HARDWARE: [&str; 2] = ["product", "cpu model"];
 
 /// Writes the controls of the heat map; the script draws it.
 fn heat_map(data: &MapData) -> Markup {
