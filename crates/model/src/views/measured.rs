@@ -53,6 +53,19 @@ impl Center {
         };
         (own == target).then_some(other)
     }
+
+    /// Returns the readings of cells around the target, each with the opposite node. A cell is a
+    /// CPU node, a memory node and its reading.
+    fn readings<'a>(
+        self,
+        target: NodeId,
+        cells: impl Iterator<Item = (NodeId, NodeId, &'a Reading)>,
+    ) -> Vec<(NodeId, NodeReadings<'a>)> {
+        let around = cells.filter_map(|(cpu_node, memory_node, reading)| {
+            Some((self.other(target, cpu_node, memory_node)?, NodeReadings::of_reading(reading)))
+        });
+        around.collect()
+    }
 }
 
 /// Sets the time of measurement of views.
@@ -67,14 +80,8 @@ pub fn latency_views(record: &LatencyRecord, subject: &ViewSubject) -> Vec<View>
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
     let around = |center: &&Center| center.is_around(subject.target, pairs.clone());
     let views = Center::ALL.iter().filter(around).filter_map(|center| {
-        let readings: Vec<(NodeId, NodeReadings)> = record
-            .cells
-            .iter()
-            .filter_map(|cell| {
-                let node = center.other(subject.target, cell.cpu_node, cell.memory_node)?;
-                Some((node, NodeReadings::of_reading(&cell.ns_per_load)))
-            })
-            .collect();
+        let cells = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.ns_per_load));
+        let readings = center.readings(subject.target, cells);
         let kind = Kind {
             name: format!("latency-{}", center.name()),
             title: format!("Latency, {}", center.title()),
@@ -103,15 +110,9 @@ pub fn stream_views(record: &StreamRecord, subject: &ViewSubject) -> Vec<View> {
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
     let around = |(_, center): &(StreamOp, Center)| center.is_around(subject.target, pairs.clone());
     let views = kinds.filter(around).filter_map(|(op, center)| {
-        let readings: Vec<(NodeId, NodeReadings)> = record
-            .cells
-            .iter()
-            .filter(|cell| cell.op == op)
-            .filter_map(|cell| {
-                let node = center.other(subject.target, cell.cpu_node, cell.memory_node)?;
-                Some((node, NodeReadings::of_reading(&cell.bytes_per_s)))
-            })
-            .collect();
+        let cells = record.cells.iter().filter(|cell| cell.op == op);
+        let cells = cells.map(|cell| (cell.cpu_node, cell.memory_node, &cell.bytes_per_s));
+        let readings = center.readings(subject.target, cells);
         let kind = Kind {
             name: format!("stream-{op}-{}", center.name()),
             title: format!("{}{threads}, {}", op.title(), center.title()),
@@ -138,14 +139,8 @@ pub fn sweep_views(record: &SweepRecord, subject: &ViewSubject) -> Vec<View> {
     let pairs = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
     let around = |center: &&Center| center.is_around(subject.target, pairs.clone());
     let views = Center::ALL.iter().filter(around).filter_map(|center| {
-        let readings: Vec<(NodeId, NodeReadings)> = record
-            .cells
-            .iter()
-            .filter_map(|cell| {
-                let node = center.other(subject.target, cell.cpu_node, cell.memory_node)?;
-                Some((node, NodeReadings::of_reading(&cell.figure)))
-            })
-            .collect();
+        let cells = record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.figure));
+        let readings = center.readings(subject.target, cells);
         let kind = Kind {
             name: format!("sweep-{}-{}", stable_name(&method.name), center.name()),
             title: format!("{}{unit}{cores}, {}", method.name, center.title()),
