@@ -3,6 +3,7 @@
 use super::content;
 use super::store_access::LOCK_WAIT;
 use crate::failure::Failure;
+use crate::machine::now;
 use crate::options::Common;
 use crate::output;
 use clap::Args;
@@ -10,7 +11,6 @@ use numaio_fleet::store::{list_files, FleetStore, IngestEvent, IngestOptions, In
 use numaio_linux::interrupt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Add documents of hosts to a store
 ///
@@ -56,11 +56,6 @@ pub fn with_options<T>(call: impl FnOnce(&IngestOptions<'_>) -> T) -> T {
         derive: &content::derive,
         is_interrupted: &interrupt::interrupted,
     })
-}
-
-/// Returns the present in seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
 
 /// Prints the counts, and returns the exit status.

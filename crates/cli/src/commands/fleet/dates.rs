@@ -1,5 +1,7 @@
 //! Dates of options.
 
+use numaio_machine::calendar::{Day, SECONDS_PER_DAY};
+
 /// A point in time of an option: a date, or a document whose time of measurement counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeOption {
@@ -29,23 +31,8 @@ fn parse(text: &str) -> Option<u64> {
     let (day, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
     let [year, month, day] = numbers(day, '-')?;
     let [hour, minute] = numbers(time, ':')?;
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let of_month = match month {
-        2 => 28 + u64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    let valid = (1970..=9999).contains(&year) && (1..=of_month).contains(&day) && hour < 24 && minute < 60;
-    valid.then(|| days_before(year, month, day) * 86_400 + hour * 3_600 + minute * 60)
-}
-
-/// Returns the days from 1970-01-01 to a date of the Gregorian calendar.
-fn days_before(year: u64, month: u64, day: u64) -> u64 {
-    // Years start in March, so that the day of February 29 is the last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let of_years = 365 * year + year / 4 - year / 100 + year / 400;
-    of_years + (153 * month + 2) / 5 + day - 1 - 719_468
+    let day = Day::parse(&format!("{year:04}-{month:02}-{day:02}"))?;
+    (hour < 24 && minute < 60).then_some(day.0 * SECONDS_PER_DAY + hour * 3_600 + minute * 60)
 }
 
 fn numbers<const N: usize>(text: &str, separator: char) -> Option<[u64; N]> {

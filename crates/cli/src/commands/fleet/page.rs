@@ -5,18 +5,24 @@ use crate::failure::Failure;
 use numaio_machine::units::BandwidthUnit;
 use numaio_model::fleet;
 use numaio_report::FleetPage;
-use numaio_schema::{CheckOptions, FleetCheck};
+use numaio_schema::{CheckOptions, FleetCheck, FleetData};
 use std::path::Path;
 
-/// Returns the check of a store with default options.
+/// Reads a store, and checks it with default options.
+fn read(store: &Path) -> Result<(FleetData, FleetCheck), Failure> {
+    let data = store_access::open(store)?.load()?;
+    let check = fleet::check(&data, &CheckOptions::default());
+    Ok((data, check))
+}
+
+/// Returns the check of a store.
 pub fn check_of(store: &Path) -> Result<FleetCheck, Failure> {
-    Ok(fleet::check(&store_access::open(store)?.load()?, &CheckOptions::default()))
+    Ok(read(store)?.1)
 }
 
 /// Returns the page of a store.
 pub fn page(store: &Path, unit: BandwidthUnit) -> Result<String, Failure> {
-    let data = store_access::open(store)?.load()?;
-    let check = fleet::check(&data, &CheckOptions::default());
+    let (data, check) = read(store)?;
     let maps = fleet::deviation_maps(&data, &check.groups);
     let found: Vec<&str> =
         check.hosts.iter().filter(|host| host.has_findings()).map(|host| host.host.as_str()).collect();
