@@ -85,9 +85,8 @@ fn run_host(
         return Ok(());
     }
     match report_of(&output, launcher, host, run) {
-        Ok(report) => {
+        Ok((report, failure)) => {
             directory.write_report(host, report)?;
-            let failure = HostReport::from_json(report).ok().and_then(|report| report.failure);
             (launcher.on_end)(host, failure.as_deref());
         }
         Err(reason) => {
@@ -98,13 +97,13 @@ fn run_host(
     Ok(())
 }
 
-/// Returns the report in the output of a host, or why it has none.
+/// Returns the report in the output of a host with the failure of its command, or why it has none.
 fn report_of<'a>(
     output: &'a CapturedOutput,
     launcher: &HostLauncher<'_>,
     host: &str,
     run: &str,
-) -> Result<&'a str, String> {
+) -> Result<(&'a str, Option<String>), String> {
     let framed = frame::decode(&output.stdout);
     let text = framed.map_err(|error| {
         let stderr = output.stderr_line().map(|line| format!(": {line}")).unwrap_or_default();
@@ -126,7 +125,7 @@ fn report_of<'a>(
     })?;
     let report = HostReport::from_json(text).map_err(|error| format!("its report is not valid: {error}"))?;
     match report.host == host && report.run == run {
-        true => Ok(text),
+        true => Ok((text, report.failure)),
         false => Err(format!("it returned the report of host '{}'", report.host.escape_debug())),
     }
 }

@@ -6,7 +6,6 @@
 
 use super::limited_command::displayable;
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 
 const MAGIC: &str = "numaio-frame/1 ";
 /// Maximum length of a header line: the magic, a number and a checksum.
@@ -80,12 +79,7 @@ fn header(line: &[u8]) -> Option<(usize, &str, &[u8])> {
 }
 
 fn checksum(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use numaio_machine::sysfs::{Sysfs, SysfsExt};
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 
 /// Application ID of numaio: random, and never changed.
 const APPLICATION: [u8; 16] =
@@ -37,12 +36,7 @@ fn application_specific(machine: [u8; 16], application: [u8; 16]) -> String {
     id.copy_from_slice(&mac[..16]);
     id[6] = (id[6] & 0x0f) | 0x40;
     id[8] = (id[8] & 0x3f) | 0x80;
-    let mut text = String::with_capacity(32);
-    for byte in id {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// HMAC-SHA256 (RFC 2104) with a key shorter than a block.

@@ -4,7 +4,7 @@ use super::batches::{self, MOST_BYTES, MOST_DOCUMENTS};
 use super::content::{Derive, DocumentContent};
 use super::error::StoreError;
 use super::open::FleetStore;
-use super::rows::{document_with_hash, RowWriter};
+use super::rows::{has_document, RowWriter};
 use super::tables::{DERIVED, DROP_DERIVED};
 use super::text::{compress, decompress, MOST_DOCUMENT_BYTES};
 use rusqlite::{params, Connection};
@@ -240,7 +240,7 @@ fn add(
         }
         Ok(PreparedDocument::New { sha256, bytes, zstd, content }) => (sha256, bytes, zstd, content),
     };
-    if document_with_hash(connection, &sha256)?.is_some() {
+    if has_document(connection, &sha256)? {
         totals.known += 1;
         return Ok(());
     }

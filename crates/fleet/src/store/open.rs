@@ -3,7 +3,8 @@
 use super::error::StoreError;
 use super::tables::{APPLICATION_ID, DERIVED, TRUTH, VERSION};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::{self, File};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ impl FleetStore {
     /// [`StoreError`]: a missing, foreign, newer, corrupt or locked file.
     pub fn open(path: &Path, wait: Duration) -> Result<Self, StoreError> {
         // SQLite reports every failure to open a file alike.
-        check_file(path, &File::open(path).and_then(|file| file.metadata()))?;
+        check_file(path)?;
         let store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, wait)?;
         match store.version()? {
             None => Err(store.not_a_store("the file is empty")),
@@ -46,10 +47,10 @@ impl FleetStore {
     /// [`StoreError`]: a foreign, newer, corrupt, locked or read-only file.
     pub fn open_to_write(path: &Path, wait: Duration) -> Result<Self, StoreError> {
         if path.exists() {
-            check_file(path, &File::open(path).and_then(|file| file.metadata()))?;
+            check_file(path)?;
         } else {
             let opened = File::options().append(true).create(true).open(path);
-            opened.map_err(|error| StoreError::CannotOpen { path: path.to_owned(), error })?;
+            opened.map_err(|error| cannot_open(path, error))?;
         }
         let store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait)?;
         // SQLite opens a file without write permission to read, and reports that at the first
@@ -122,16 +123,18 @@ impl FleetStore {
     }
 }
 
-fn check_file(path: &Path, found: &std::io::Result<fs::Metadata>) -> Result<(), StoreError> {
-    let path = path.to_owned();
-    match found {
-        Err(error) => {
-            let error = std::io::Error::new(error.kind(), error.to_string());
-            Err(StoreError::CannotOpen { path, error })
+/// Checks that a path is a readable regular file.
+fn check_file(path: &Path) -> Result<(), StoreError> {
+    let found =
+        File::open(path).and_then(|file| file.metadata()).map_err(|error| cannot_open(path, error))?;
+    match found.is_file() {
+        true => Ok(()),
+        false => {
+            Err(StoreError::NotAStore { path: path.to_owned(), why: "it is not a regular file".to_owned() })
         }
-        Ok(found) if !found.is_file() => {
-            Err(StoreError::NotAStore { path, why: "it is not a regular file".to_owned() })
-        }
-        Ok(_) => Ok(()),
     }
+}
+
+fn cannot_open(path: &Path, error: io::Error) -> StoreError {
+    StoreError::CannotOpen { path: path.to_owned(), error }
 }

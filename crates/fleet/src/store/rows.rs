@@ -2,7 +2,7 @@
 
 use super::content::{ContentFigure, DocumentContent, HostClaim};
 use numaio_schema::{Fact, FactKind, FigureKey};
-use rusqlite::{params, Connection, OptionalExtension};
+use rusqlite::{params, Connection};
 use std::collections::HashMap;
 
 /// Writes rows of the derived tables, and remembers the ids of repeated values.
@@ -234,8 +234,7 @@ fn hosts_with_fingerprint(connection: &Connection, fingerprint: &str) -> rusqlit
     hosts
 }
 
-/// Returns the id of a document with this hash.
-pub(super) fn document_with_hash(connection: &Connection, sha256: &[u8]) -> rusqlite::Result<Option<i64>> {
-    let mut query = connection.prepare_cached("SELECT id FROM raw_documents WHERE sha256 = ?")?;
-    query.query_row([sha256], |row| row.get(0)).optional()
+/// Returns whether there is a document with this hash.
+pub(super) fn has_document(connection: &Connection, sha256: &[u8]) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM raw_documents WHERE sha256 = ?")?.exists([sha256])
 }

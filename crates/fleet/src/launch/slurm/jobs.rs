@@ -88,13 +88,12 @@ pub fn parse_jobs(text: &str) -> Vec<SlurmJob> {
 
 fn parse_job(line: &str) -> Option<SlurmJob> {
     let mut rest = line;
-    let mut fields = WIDTHS.map(|width| {
+    let fields = WIDTHS.map(|width| {
         // squeue pads by bytes; a character across a boundary is not its output.
         let (field, after) = rest.split_at_checked(width.min(rest.len())).unwrap_or((rest, ""));
         rest = after;
         field.trim()
     });
-    fields.iter_mut().for_each(|field| *field = field.trim());
     let [id, state, exit, host, reason] = fields;
     if !id.starts_with(|c: char| c.is_ascii_digit()) || state.is_empty() {
         return None;

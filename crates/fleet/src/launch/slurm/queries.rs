@@ -48,8 +48,12 @@ pub fn unusable_nodes(partition: Option<&str>) -> Result<BTreeMap<String, Option
 /// # Errors
 /// squeue fails.
 pub fn jobs(run_: &FleetRun) -> Result<Vec<SlurmJob>, LaunchError> {
-    let name = format!("--name={}", job_name(run_));
-    let args = ["--noheader", "--array", "--all", "--states=all", &name, FORMAT];
+    listed_jobs(&format!("--name={}", job_name(run_)))
+}
+
+/// Returns the jobs that squeue selects by an option.
+pub(super) fn listed_jobs(selection: &str) -> Result<Vec<SlurmJob>, LaunchError> {
+    let args = ["--noheader", "--array", "--all", "--states=all", selection, FORMAT];
     Ok(parse_jobs(&run("squeue", &args, Input::Empty)?))
 }
 

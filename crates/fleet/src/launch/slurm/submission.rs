@@ -3,7 +3,7 @@
 use super::commands::{cancel_job, expand, run};
 use super::job_options::job_options;
 use super::job_script::script;
-use super::jobs::{parse_jobs, FORMAT};
+use super::queries::listed_jobs;
 use super::switches::parse_switches;
 use crate::launch::limited_command::Input;
 use crate::launch::run_directory::RunDirectory;
@@ -174,13 +174,8 @@ fn assign_nodes(array: &str, plan: &ArrayPlan) -> Result<Vec<(String, String)>, 
     // One process for all tasks. Its exit status does not cover every line, so that the result is
     // read.
     run("scontrol", &[], Input::Text(&updates))?;
-    let listed = run(
-        "squeue",
-        &["--noheader", "--array", "--all", "--states=all", &format!("--jobs={array}"), FORMAT],
-        Input::Empty,
-    )?;
-    let assigned: BTreeSet<(String, String)> =
-        parse_jobs(&listed).into_iter().map(|job| (job.host, job.id)).collect();
+    let listed = listed_jobs(&format!("--jobs={array}"))?;
+    let assigned: BTreeSet<(String, String)> = listed.into_iter().map(|job| (job.host, job.id)).collect();
     match jobs.iter().find(|job| !assigned.contains(job)) {
         None => Ok(jobs),
         Some((host, job)) => Err(LaunchError::CommandFailed {
