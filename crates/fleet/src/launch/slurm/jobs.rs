@@ -81,7 +81,7 @@ pub struct SlurmJob {
     pub phase: JobPhase,
 }
 
-/// Parses the output of squeue in [`FORMAT`]. Other lines are ignored.
+/// Parses the output of squeue in `FORMAT`. Other lines are ignored.
 pub fn parse_jobs(text: &str) -> Vec<SlurmJob> {
     text.lines().filter_map(parse_job).collect()
 }
