@@ -32,9 +32,11 @@ fn script(with_fio: bool) -> String {
     }
     for (direction, destroys) in [("write", WRITES), ("read", "")] {
         for (index, mix) in MIXES.iter().enumerate() {
+            // The first prediction of a direction also measures the suggested mixes.
+            let suggested = if index == 0 { "" } else { "--mix-only" };
             script += &format!(
-                "numaio predict -q --engine disk --device vda --direction {direction} --mix {mix} --measure {destroys} \
-                 --json -o /out/{direction}-{index}.json\n"
+                "numaio predict -q --engine disk --device vda --direction {direction} --mix {mix} \
+                 --measure {suggested} {destroys} --json -o /out/{direction}-{index}.json\n"
             );
         }
     }
