@@ -1,13 +1,16 @@
 //! Summaries of a fleet: its groups, and one host beside its group.
 
 use crate::classes::{classify, Point};
+use crate::fit::ClassOptions;
 use crate::fleet;
 use crate::fleet::newest_figures::NewestFigures;
+use crate::sweep::value_classes;
+use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_schema::{
     median, ClassRule, Fact, FactDifference, FactVariant, FigureKey, FigureRow, FleetData, FleetGroup,
-    FleetHost, FleetHostSummary, FleetSummary, GroupClasses, GroupFigure, GroupSummary, HostFigure,
-    FLEET_HOST_SCHEMA, FLEET_SUMMARY_SCHEMA,
+    FleetHost, FleetHostSummary, FleetSummary, GroupClasses, GroupFigure, GroupPairClass, GroupPairClasses,
+    GroupSummary, HostFigure, NodeValue, Quantity, FLEET_HOST_SCHEMA, FLEET_SUMMARY_SCHEMA,
 };
 use std::collections::BTreeMap;
 
@@ -119,12 +122,59 @@ fn summarize_group(newest: &NewestFigures<'_>, group: FleetGroup, with_values: b
         });
     }
     figures.sort_by(|a, b| a.key.cmp(&b.key));
-    GroupSummary { differences: differences(&members), classes: classes(&medians), figures, group }
+    let pair_classes = pair_classes(&figures);
+    GroupSummary {
+        differences: differences(&members),
+        classes: classes(&medians),
+        pair_classes,
+        figures,
+        group,
+    }
+}
+
+/// Classifies all pairs of nodes by the medians of each quantity. `figures` are sorted by quantity.
+fn pair_classes(figures: &[GroupFigure]) -> Vec<GroupPairClasses> {
+    let without_nodes = |key: &FigureKey| FigureKey { from: None, to: None, ..key.clone() };
+    let mut pairs: BTreeMap<FigureKey, Vec<(NodeId, NodeId, f64)>> = BTreeMap::new();
+    for figure in figures {
+        if let (Some(from), Some(to)) = (figure.key.from, figure.key.to) {
+            pairs.entry(without_nodes(&figure.key)).or_default().push((from, to, figure.median));
+        }
+    }
+    let rule = ClassOptions { classes: ClassRule::Kmeans, level: LEVEL };
+    let classes = pairs.into_iter().map(|(key, pairs)| {
+        // Values are of pairs here, numbered by their index.
+        let value = |(index, (_, _, value)): (u32, &(_, _, f64))| NodeValue {
+            node: NodeId(index),
+            value: *value,
+            interval: None,
+            n: 0,
+            drift: 0.0,
+            factor: None,
+        };
+        let values: Vec<NodeValue> = (0..).zip(&pairs).map(value).collect();
+        let quantity = if key.more_is_better { Quantity::Score } else { Quantity::Cost };
+        let classes = value_classes(quantity, &values, rule, &NodeSet::new()).into_iter();
+        let classes = classes.map(|class| GroupPairClass {
+            rank: class.rank,
+            pairs: class
+                .cells
+                .iter()
+                .map(|index| pairs[*index as usize])
+                .map(|(from, to, _)| (from, to))
+                .collect(),
+            min: class.min,
+            max: class.max,
+            mean: class.mean,
+        });
+        GroupPairClasses { key, classes: classes.collect() }
+    });
+    classes.collect()
 }
 
 /// Classifies the median copy bandwidths of a group, by target.
 fn classes(medians: &[(&FigureKey, f64, f64, f64)]) -> Vec<GroupClasses> {
-    let mut points: BTreeMap<(&str, numaio_machine::ids::NodeId), Vec<Point>> = BTreeMap::new();
+    let mut points: BTreeMap<(&str, NodeId), Vec<Point>> = BTreeMap::new();
     for (key, value, low, high) in medians {
         // Reads move data from the target, writes to it.
         let (target, node) = match (key.quantity.as_str(), key.from, key.to) {

@@ -26,7 +26,18 @@ pub fn sweep_classes(record: &SweepRecord, rule: ClassOptions) -> SweepClasses {
         .collect();
     let is_near = |value: &&NodeValue| record.cells[value.node.0 as usize].same_package;
     let first: NodeSet = values.iter().filter(is_near).map(|value| value.node).collect();
-    let found = classify(&points(quantity, &values, rule.classes), rule.classes, rule.level, &first);
+    let classes = value_classes(quantity, &values, rule, &first);
+    SweepClasses { rule: rule.classes, level: rule.level, classes }
+}
+
+/// Classifies values, best first; `cells` of a class are the numbers of its nodes.
+pub(crate) fn value_classes(
+    quantity: Quantity,
+    values: &[NodeValue],
+    rule: ClassOptions,
+    first: &NodeSet,
+) -> Vec<SweepClass> {
+    let found = classify(&points(quantity, values, rule.classes), rule.classes, rule.level, first);
     let classes = found.into_iter().map(|class| {
         let members = || values.iter().filter(|value| class.nodes.contains(value.node));
         let figures = || members().map(|value| value.value);
@@ -38,7 +49,7 @@ pub fn sweep_classes(record: &SweepRecord, rule: ClassOptions) -> SweepClasses {
             mean: figures().sum::<f64>() / class.nodes.len() as f64,
         }
     });
-    SweepClasses { rule: rule.classes, level: rule.level, classes: classes.collect() }
+    classes.collect()
 }
 
 /// Returns the points of values, the best one the highest.

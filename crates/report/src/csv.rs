@@ -7,8 +7,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{
-    Class, IoCell, IoRecord, LatencyRecord, Model, Provenance, Quantity, Reading, StreamRecord, Summary,
-    SweepRecord, View,
+    Class, FleetSummary, IoCell, IoRecord, LatencyRecord, Model, Provenance, Quantity, Reading, StreamRecord,
+    Summary, SweepRecord, View,
 };
 
 /// The column names; cells that do not apply are empty.
@@ -61,6 +61,37 @@ pub fn csv(bundle: &Bundle) -> Result<String, ::csv::Error> {
     let bytes = writer.into_inner().map_err(|error| error.into_error())?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
+
+/// Formats the groups of a fleet as CSV, a row for each figure of a group, with a header line.
+///
+/// Values are in `unit`: bytes per second, nanoseconds, or a program's own unit.
+///
+/// # Errors
+/// Returns an error if a row cannot be serialized; writing to memory itself does not fail.
+pub fn fleet_csv(summary: &FleetSummary) -> Result<String, ::csv::Error> {
+    let mut writer = ::csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    writer.write_record(FLEET_HEAD)?;
+    for group in &summary.groups {
+        for figure in &group.figures {
+            writer.serialize((
+                SafeText::new(&group.group.name),
+                SafeText::new(&figure.key.quantity),
+                SafeText::new(&figure.key.device),
+                figure.key.from.map(|node| node.0),
+                figure.key.to.map(|node| node.0),
+                SafeText::new(&figure.key.unit),
+                figure.count,
+                (figure.median, figure.low, figure.high),
+            ))?;
+        }
+    }
+    let bytes = writer.into_inner().map_err(|error| error.into_error())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The column names of a fleet.
+const FLEET_HEAD: [&str; 10] =
+    ["group", "quantity", "device", "from_node", "to_node", "unit", "hosts", "median", "low", "high"];
 
 /// A figure; the fields are the columns.
 #[derive(Debug, Clone, Default, serde::Serialize)]

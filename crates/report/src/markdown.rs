@@ -1,20 +1,30 @@
 //! Formats a report as Markdown (GitHub Flavored Markdown Spec, 4.10: tables).
 
 use crate::bundle::Bundle;
-use crate::sheets::{self, Align, Sheet, Text};
+use crate::sheets::{self, Align, Chapter, Sheet, Text};
 use crate::style::clean;
 use numaio_machine::units::BandwidthUnit;
+use numaio_schema::FleetSummary;
 use std::fmt::Write;
 
 /// Formats a bundle as Markdown, machine by machine.
 pub fn markdown(bundle: &Bundle, unit: BandwidthUnit) -> String {
+    document(sheets::machine_chapters(bundle, unit))
+}
+
+/// Formats the groups of a fleet as Markdown.
+pub fn fleet_markdown(summary: &FleetSummary, unit: BandwidthUnit) -> String {
+    document(sheets::fleet_chapters(summary, unit))
+}
+
+fn document(chapters: Vec<Chapter>) -> String {
     let mut out = String::from("# I/O on NUMA machines\n");
-    for machine in &bundle.machines {
-        let _ = writeln!(out, "\n## {}", escaped(&sheets::machine_title(machine)));
-        if machine.is_incomplete() {
-            out.push_str("\n**Incomplete: some requested values are missing or unsettled.**\n");
+    for chapter in chapters {
+        let _ = writeln!(out, "\n## {}", escaped(&chapter.title));
+        if chapter.is_incomplete {
+            let _ = writeln!(out, "\n**{}**", sheets::INCOMPLETE);
         }
-        for section in sheets::sections(machine, unit) {
+        for section in chapter.sections {
             let _ = writeln!(out, "\n### {}", escaped(section.title));
             section.sheets.iter().for_each(|sheet| table(&mut out, sheet));
         }

@@ -1,7 +1,7 @@
 //! Formats the numbers of one table with the same unit and number of decimals.
 
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::{Quantity, SweepMethod, View};
+use numaio_schema::{FigureKey, Quantity, SweepMethod, View};
 
 /// Unit and decimals of the numbers in one table or drawing.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,6 +30,20 @@ impl NumberFormat {
         values: impl IntoIterator<Item = f64>,
     ) -> Self {
         Self::new(method.quantity, unit, values)
+    }
+
+    /// Creates the format of figures of a fleet.
+    pub(crate) fn figure(
+        key: &FigureKey,
+        unit: BandwidthUnit,
+        values: impl IntoIterator<Item = f64>,
+    ) -> Self {
+        let quantity = match key.unit.as_str() {
+            "B/s" => Quantity::BytesPerS,
+            "ns" => Quantity::NsPerLoad,
+            _ => Quantity::Score,
+        };
+        Self::new(quantity, unit, values)
     }
 
     /// Creates the format of a view's values.

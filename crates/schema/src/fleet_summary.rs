@@ -30,6 +30,9 @@ pub struct GroupSummary {
     pub differences: Vec<FactDifference>,
     /// Bandwidth classes of the group's median copy bandwidths.
     pub classes: Vec<GroupClasses>,
+    /// Classes of all pairs of nodes, for each quantity.
+    #[serde(default)]
+    pub pair_classes: Vec<GroupPairClasses>,
     /// The figures.
     pub figures: Vec<GroupFigure>,
 }
@@ -64,6 +67,32 @@ pub struct GroupClasses {
     pub target: NodeId,
     /// The classes, best first.
     pub classes: Vec<NodeSet>,
+}
+
+/// Classes of all pairs of nodes by the group's medians of a quantity, by k-means, as in Table 4 of
+/// Braithwaite et al. (2012).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupPairClasses {
+    /// The quantity, without nodes.
+    #[serde(flatten)]
+    pub key: FigureKey,
+    /// The classes, best first.
+    pub classes: Vec<GroupPairClass>,
+}
+
+/// A class of pairs of nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupPairClass {
+    /// The rank; 1 is best.
+    pub rank: u32,
+    /// The pairs: source and destination of the data.
+    pub pairs: Vec<(NodeId, NodeId)>,
+    /// Lowest median of a pair.
+    pub min: f64,
+    /// Highest median of a pair.
+    pub max: f64,
+    /// Mean of the medians.
+    pub mean: f64,
 }
 
 /// A figure of a group: the newest value of each host, and their median.

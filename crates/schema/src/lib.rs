@@ -60,8 +60,8 @@ pub use fleet_run::{
     ReportReturn, SlurmLaunch,
 };
 pub use fleet_summary::{
-    FactDifference, FactVariant, FleetHostSummary, FleetSummary, GroupClasses, GroupFigure, GroupSummary,
-    HostFigure,
+    FactDifference, FactVariant, FleetHostSummary, FleetSummary, GroupClasses, GroupFigure, GroupPairClass,
+    GroupPairClasses, GroupSummary, HostFigure,
 };
 pub use interleave::{InterleaveWeights, NodeWeight};
 pub use io::{

@@ -4,11 +4,12 @@
 use numaio_machine::control::Change;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    CommandArg, Comparison, Cost, DaemonState, DevicePurpose, DevicesDocument, Diagnosis, Document,
-    DocumentError, FigureScope, FleetCheck, FleetHostState, FleetLauncher, FleetRun, FleetStatus, HostReport,
-    IoPrediction, Job, JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity, Receipt,
-    Record, SharingModel, Stage, SweepRecord, SweepScope, TopologyDocument, TransferDeviceKind,
-    TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
+    BaselineComparison, CommandArg, Comparison, Cost, DaemonState, DevicePurpose, DevicesDocument, Diagnosis,
+    Document, DocumentError, FigureScope, FleetCheck, FleetHostState, FleetHostSummary, FleetLauncher,
+    FleetRun, FleetStatus, FleetSummary, HostReport, IoPrediction, Job, JobProblem, JobState, Model, Plan,
+    PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, SweepRecord, SweepScope,
+    TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord, TransferResult, TransferTotals,
+    ValueSource, View,
 };
 
 #[test]
@@ -311,4 +312,26 @@ fn reads_fleet_status_version_1() {
     let status = FleetStatus::from_json(include_str!("fixtures/fleet-status-1.json")).expect("a status");
     assert_eq!(status.hosts[1].state, FleetHostState::Lost);
     assert!(!status.is_complete() && status.counts.len() == 3);
+}
+
+#[test]
+fn fleet_summaries_version_1_round_trip() {
+    let summary = FleetSummary::from_json(include_str!("fixtures/fleet-summary-1.json")).expect("a summary");
+    let json = serde_json::to_string(&summary).expect("JSON");
+    assert_eq!(FleetSummary::from_json(&json).expect("the same summary"), summary);
+    let group = &summary.groups[0];
+    assert_eq!((summary.hosts, group.group.hosts.len(), group.pair_classes.len()), (4, 4, 2));
+    let host = FleetHostSummary::from_json(include_str!("fixtures/fleet-host-1.json")).expect("a host");
+    let json = serde_json::to_string(&host).expect("JSON");
+    assert_eq!(FleetHostSummary::from_json(&json).expect("the same host"), host);
+    assert_eq!((host.host.as_str(), host.group_hosts), ("slow", 4));
+}
+
+#[test]
+fn baseline_version_1_round_trips() {
+    let text = include_str!("fixtures/baseline-1.json");
+    let comparison = BaselineComparison::from_json(text).expect("a comparison");
+    let json = serde_json::to_string(&comparison).expect("JSON");
+    assert_eq!(BaselineComparison::from_json(&json).expect("the same comparison"), comparison);
+    assert!(comparison.figures.iter().all(|change| change.after < change.before));
 }

@@ -33,7 +33,8 @@ pub struct ReportArgs {
     /// Report every measurement, not only the newest of each kind
     #[arg(long)]
     pub all: bool,
-    /// Report a fleet as html or json: groups, hosts with findings, and a heat map of all hosts
+    /// Report a fleet: as html its groups, hosts with findings, and a heat map of all hosts; as
+    /// latex, markdown or csv the classes and medians of each group; as json the check
     #[arg(long, value_name = "DB", conflicts_with_all = ["files", "all"])]
     pub fleet: Option<PathBuf>,
 }
@@ -89,14 +90,13 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
 
 /// Writes the report of a fleet.
 fn report_fleet(common: &Common, args: &ReportArgs, store: &Path) -> Result<ExitCode, Failure> {
-    if !matches!(args.format, Format::Html | Format::Json) {
-        return Err(Failure::usage("a fleet is reported as html or json")
-            .hint("numaio fleet export --csv writes all figures for other programs"));
-    }
     let path = output_path(args)?;
     let text = match args.format {
+        Format::Html => fleet::page(store, common.unit)?,
         Format::Json => output::json(&fleet::check_of(store)?)?,
-        _ => fleet::page(store, common.unit)?,
+        Format::Latex => numaio_report::fleet_latex(&fleet::summary_of(store)?, common.unit),
+        Format::Markdown => numaio_report::fleet_markdown(&fleet::summary_of(store)?, common.unit),
+        Format::Csv => numaio_report::fleet_csv(&fleet::summary_of(store)?).map_err(Failure::new)?,
     };
     if output::write(&path, &text)? {
         output::remark(common, &format!("wrote the report to '{}'", path.display()));

@@ -1,5 +1,8 @@
 //! Host reports for tests.
 
+// No test program uses all of this.
+#![allow(dead_code)]
+
 use crate::support::Home;
 use serde_json::Value;
 

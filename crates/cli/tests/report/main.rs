@@ -3,7 +3,10 @@
 mod browser;
 mod csv_lines;
 mod documents;
+mod fleet;
 mod formats;
+#[path = "../fleet/host_reports.rs"]
+mod host_reports;
 mod hostile_names;
 mod html;
 mod markdown;

@@ -14,4 +14,5 @@ pub use page::{fleet_html, FleetPage};
 pub use scheduler::{balloons, node_features, slurm_actions, GroupTopology};
 pub use summary_text::fleet_summary_text;
 
+pub(crate) use names::host_list;
 pub(crate) use value::{nodes, percent_from, quantity, with_unit};

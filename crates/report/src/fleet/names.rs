@@ -8,7 +8,7 @@ use numaio_schema::FleetGroup;
 const MOST: usize = 8;
 
 /// Names hosts, and counts those beyond a few: `n1, n2 and 37 more`.
-pub(super) fn host_list<'a>(hosts: impl IntoIterator<Item = &'a String>) -> String {
+pub(crate) fn host_list<'a>(hosts: impl IntoIterator<Item = &'a String>) -> String {
     listed(hosts.into_iter().map(|host| short(host)), MOST)
 }
 

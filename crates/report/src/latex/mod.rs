@@ -4,9 +4,10 @@ mod layout;
 mod text;
 
 use crate::bundle::Bundle;
-use crate::sheets::{self, Align, Sheet, Text};
+use crate::sheets::{self, Align, Chapter, Sheet, Text};
 use layout::{Column, FontSize, Layout};
 use numaio_machine::units::BandwidthUnit;
+use numaio_schema::FleetSummary;
 use std::fmt::Write;
 use text::escaped;
 
@@ -34,13 +35,22 @@ const HEAD: &str = r"\documentclass[10pt,a4paper]{article}
 /// texlive-latex-recommended). Each table is a separate `tabular`. Characters outside Latin-1
 /// become question marks.
 pub fn latex(bundle: &Bundle, unit: BandwidthUnit) -> String {
+    document(sheets::machine_chapters(bundle, unit))
+}
+
+/// Formats the groups of a fleet as a LaTeX document, like [`latex()`].
+pub fn fleet_latex(summary: &FleetSummary, unit: BandwidthUnit) -> String {
+    document(sheets::fleet_chapters(summary, unit))
+}
+
+fn document(chapters: Vec<Chapter>) -> String {
     let mut out = HEAD.to_owned();
-    for machine in &bundle.machines {
-        let _ = writeln!(out, "\\subsection*{{\\raggedright {}}}", escaped(&sheets::machine_title(machine)));
-        if machine.is_incomplete() {
-            out.push_str("\\textbf{Incomplete: some requested values are missing or unsettled.}\n\n");
+    for chapter in chapters {
+        let _ = writeln!(out, "\\subsection*{{\\raggedright {}}}", escaped(&chapter.title));
+        if chapter.is_incomplete {
+            let _ = writeln!(out, "\\textbf{{{}}}\n", sheets::INCOMPLETE);
         }
-        for section in sheets::sections(machine, unit) {
+        for section in chapter.sections {
             let _ = writeln!(out, "\\subsubsection*{{{}}}", escaped(section.title));
             tables(&mut out, &section.sheets);
         }

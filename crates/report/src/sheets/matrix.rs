@@ -44,6 +44,7 @@ pub(super) fn stream_sheets(record: &StreamRecord, unit: BandwidthUnit) -> Vec<S
         let matrix = Matrix {
             title: format!("{}{scope}: medians per CPU and memory node ({unit})", op.title()),
             rows: "CPU node",
+            columns: "Memory node",
             cells: readings.collect(),
             figures: NumberFormat::bandwidth(unit, cells.iter().filter_map(|cell| cell.bytes_per_s.median())),
             best: f64::max,
@@ -72,6 +73,7 @@ pub(super) fn copy_sheets(model: &Model, unit: BandwidthUnit) -> Vec<Sheet> {
         let matrix = Matrix {
             title: format!("Copies for {}, all targets ({unit})", direction.name()),
             rows: "Target",
+            columns: "Memory node",
             cells: readings.collect(),
             figures: NumberFormat::bandwidth(unit, cells().filter_map(value)),
             best: f64::max,
@@ -91,6 +93,7 @@ pub(super) fn latency_sheets(record: &LatencyRecord, unit: BandwidthUnit) -> Vec
         let matrix = Matrix {
             title: "Idle latency: medians per CPU and memory node (ns)".to_owned(),
             rows: "CPU node",
+            columns: "Memory node",
             cells: readings.collect(),
             figures: NumberFormat::nanoseconds(cells().filter_map(|cell| cell.ns_per_load.median())),
             best: f64::min,
@@ -101,13 +104,15 @@ pub(super) fn latency_sheets(record: &LatencyRecord, unit: BandwidthUnit) -> Vec
     sheets
 }
 
-/// A table with a row for each node or CPU, and a column for each memory node.
+/// A table with a row for each node or CPU, and a column for each node.
 pub(super) struct Matrix {
     /// Caption.
     pub title: String,
     /// Title of the rows.
     pub rows: &'static str,
-    /// Figures by row and memory node.
+    /// Title of the columns.
+    pub columns: &'static str,
+    /// Figures by row and column.
     pub cells: BTreeMap<(Row, NodeId), Figure>,
     /// Format of the figures.
     pub figures: NumberFormat,
@@ -123,7 +128,7 @@ impl Matrix {
         let heads = columns.iter().map(|node| node.to_string());
         let head = std::iter::once(self.rows.to_owned()).chain(heads);
         let mut sheet = Sheet::new(&self.title, head, Align::Right);
-        sheet.over = Some("Memory node");
+        sheet.over = Some(self.columns);
         let value = |row: &Row, column: &NodeId| self.cells.get(&(*row, *column)).and_then(|it| it.0);
         let bests: Vec<Option<f64>> = columns
             .iter()
@@ -192,7 +197,7 @@ fn pair_classes(classes: &PairClasses, unit: BandwidthUnit) -> Sheet {
 }
 
 /// Lists pairs as `0: 0-1; 1: 1`, split into rows.
-fn members(by_row: &BTreeMap<NodeId, NodeSet>) -> Vec<String> {
+pub(super) fn members(by_row: &BTreeMap<NodeId, NodeSet>) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for (cpus, memory) in by_row {
         let member = format!("{cpus}: {memory}");

@@ -1,6 +1,7 @@
 //! A report as plain tables, shared by the LaTeX and Markdown formats.
 
 mod comparison;
+mod fleet;
 mod io;
 mod machine;
 mod matrix;
@@ -11,12 +12,46 @@ mod sweep;
 pub(crate) use io::sheet as io_sheet;
 pub(crate) use sheet::{Align, Section, Sheet, Text};
 
-use crate::bundle::MachineDocuments;
+use crate::bundle::{Bundle, MachineDocuments};
+use crate::phrases::count;
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::View;
+use numaio_schema::{FleetSummary, GroupSummary, View};
+
+/// All tables of a machine or of a group of like hosts.
+pub(crate) struct Chapter {
+    /// The name of the machine or group.
+    pub title: String,
+    /// Whether requested values are missing or unsettled.
+    pub is_incomplete: bool,
+    /// The tables, by subject.
+    pub sections: Vec<Section>,
+}
+
+/// The remark of an incomplete chapter.
+pub(crate) const INCOMPLETE: &str = "Incomplete: some requested values are missing or unsettled.";
+
+/// Returns a chapter for each machine.
+pub(crate) fn machine_chapters(bundle: &Bundle, unit: BandwidthUnit) -> Vec<Chapter> {
+    let chapter = |machine| Chapter {
+        title: machine_title(machine),
+        is_incomplete: machine.is_incomplete(),
+        sections: sections(machine, unit),
+    };
+    bundle.machines.iter().map(chapter).collect()
+}
+
+/// Returns a chapter for each group of a fleet.
+pub(crate) fn fleet_chapters(summary: &FleetSummary, unit: BandwidthUnit) -> Vec<Chapter> {
+    let chapter = |group: &GroupSummary| Chapter {
+        title: format!("Group {}: {}", group.group.name, count(group.group.hosts.len(), "host")),
+        is_incomplete: false,
+        sections: fleet::sections(group, unit),
+    };
+    summary.groups.iter().map(chapter).collect()
+}
 
 /// Returns all tables of a machine, by subject.
-pub(crate) fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
+fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
     let views = views(machine);
     let models = machine.models.iter().flat_map(|model| {
         let classes = model::class_sheets(model, &views, unit);
@@ -41,7 +76,7 @@ pub(crate) fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<S
 }
 
 /// Returns the name of a machine for headings.
-pub(crate) fn machine_title(machine: &MachineDocuments) -> String {
+fn machine_title(machine: &MachineDocuments) -> String {
     machine
         .identity()
         .map_or_else(|| format!("machine {}", machine.fingerprint), crate::phrases::machine_name)

@@ -20,6 +20,7 @@ pub(super) fn sheets(record: &SweepRecord, unit: BandwidthUnit) -> Vec<Sheet> {
     let matrix = Matrix {
         title: format!("{}{scope}: medians per CPU and memory node{unit}", record.method.name),
         rows: "CPU node",
+        columns: "Memory node",
         cells: cells.collect(),
         figures,
         best: if record.method.quantity.more_is_better() { f64::max } else { f64::min },

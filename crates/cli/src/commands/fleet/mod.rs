@@ -29,7 +29,7 @@ pub struct FleetArgs {
     pub command: FleetCommand,
 }
 
-pub use page::{check_of, page};
+pub use page::{check_of, page, summary_of};
 
 /// The commands of a fleet.
 #[derive(Debug, Subcommand)]

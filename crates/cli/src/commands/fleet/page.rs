@@ -3,9 +3,9 @@
 use super::store_access;
 use crate::failure::Failure;
 use numaio_machine::units::BandwidthUnit;
-use numaio_model::fleet;
+use numaio_model::{fleet, fleet_summary};
 use numaio_report::FleetPage;
-use numaio_schema::{CheckOptions, FleetCheck, FleetData};
+use numaio_schema::{CheckOptions, FleetCheck, FleetData, FleetSummary};
 use std::path::Path;
 
 /// Reads a store, and checks it with default options.
@@ -18,6 +18,12 @@ fn read(store: &Path) -> Result<(FleetData, FleetCheck), Failure> {
 /// Returns the check of a store.
 pub fn check_of(store: &Path) -> Result<FleetCheck, Failure> {
     Ok(read(store)?.1)
+}
+
+/// Returns the groups of a store.
+pub fn summary_of(store: &Path) -> Result<FleetSummary, Failure> {
+    let data = store_access::open(store)?.load()?;
+    fleet_summary(&data, None).map_err(Failure::new)
 }
 
 /// Returns the page of a store.
