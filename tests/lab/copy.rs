@@ -233,3 +233,90 @@ fn kernel_tls_is_used_on_request() {
     assert_eq!((increases("TlsTxSw"), increases("TlsRxSw")), (vec![6, 6, 6, 2], vec![6, 6, 6, 4]));
     assert_eq!(count("daemon", "TlsDecryptError"), 0);
 }
+
+/// Copies slowly from two disks at the same time, with a daemon that lends the capacity of both,
+/// and records threads, pages and the reads of each disk.
+const COPY_FROM_TWO_DISKS: &str = r#"
+ip link set lo up
+for disk in a b; do
+    mkdir /$disk; mke2fs /dev/vd$disk >/dev/null; mount -t ext4 /dev/vd$disk /$disk || exit 1
+    dd if=/dev/zero of=/$disk/from bs=1M count=48 2>/dev/null
+    # The kernel names disks in the order in which it finds them.
+    eval node_$disk=$(cat /sys/block/vd$disk/device/../numa_node)
+    eval echo \$node_$disk >/out/$disk.node
+done
+sync; echo 3 >/proc/sys/vm/drop_caches
+cd /tmp; numaio keygen key >/dev/null
+cat >serve.toml <<END
+listen = "127.0.0.1:6862"
+key = "/tmp/key"
+as_root = true
+[local]
+socket = "/tmp/broker"
+[root.a]
+path = "/a"
+read = "me"
+[user.me]
+keys = "$(numaio keygen client_key)"
+END
+numaio serve --config serve.toml & daemon=$!
+for try in $(seq 100); do [ -S /tmp/broker ] && break; sleep 0.2; done
+export NUMAIO_BROKER=/tmp/broker
+reads() { for disk in a b; do read -r _ _ sectors _ </sys/block/vd$disk/stat; echo $sectors; done; }
+for disk in a b; do
+    numaio copy --json --no-job --bwlimit 2M /$disk/from to-$disk >/out/$disk.events &
+    eval copy_$disk=$!
+done
+for try in $(seq 60); do
+    sleep 1
+    for disk in a b; do
+        eval mover=\$\(mover_of \$copy_$disk\)
+        cp /proc/$mover/numa_maps /out/$disk.pages
+        for task in /proc/$mover/task/*; do
+            echo $(cat $task/comm): $(grep Cpus_allowed_list $task/status)
+        done >/out/$disk.threads
+    done 2>/dev/null
+    grep -q "bind[^ ]*:$node_a .* N$node_a=" /out/a.pages && grep -q "bind[^ ]*:$node_b .* N$node_b=" /out/b.pages && break
+done
+numaio jobs queue >/out/queue
+reads >/out/before; sleep 2; reads >/out/after
+kill $copy_a $copy_b; wait $copy_a $copy_b
+kill $daemon; wait $daemon
+true
+"#;
+
+#[test]
+fn transfers_of_two_disks_use_both_from_their_own_nodes() {
+    let Some(lab) = Lab::open("transfers_of_two_disks_use_both_from_their_own_nodes") else { return };
+    let folder = Folder::new("copy-two");
+    let script = format!("{MOVER_OF}{COPY_FROM_TWO_DISKS}");
+    let modules = ["crc32c_generic", "ext4"];
+    let output = lab.run_with_modules(&modules, "two-disks-2n", &folder.0, &["sh", "-c", &script]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = |name: &str| fs::read_to_string(folder.0.join(name)).unwrap_or_else(|_| panic!("no {name}"));
+    let mut nodes = [0, 0];
+    for (found, disk) in nodes.iter_mut().zip(["a", "b"]) {
+        *found = text(&format!("{disk}.node")).trim().parse().expect("a node");
+        let (node, cpus) = if *found == 0 { (0, "0-1") } else { (1, "2-3") };
+        let threads = text(&format!("{disk}.threads"));
+        // The kernel places the threads of the destination, a file system in memory.
+        let placed = cpus_of(&threads, "files ");
+        assert!(placed.iter().any(|found| found == cpus), "{disk}: {threads}");
+        assert!(placed.iter().all(|found| [cpus, "0-3"].contains(&found.as_str())), "{disk}: {threads}");
+        let pages = text(&format!("{disk}.pages"));
+        let is_bound = |line: &&str| {
+            line.split(' ')
+                .nth(1)
+                .is_some_and(|word| word.starts_with("bind") && word.ends_with(&format!(":{node}")))
+        };
+        let bound: Vec<&str> = pages.lines().filter(is_bound).collect();
+        let other = format!(" N{}=", 1 - node);
+        assert!(!bound.is_empty() && bound.iter().all(|line| !line.contains(&other)), "{disk}: {pages}");
+    }
+    let sectors =
+        |name: &str| -> Vec<u64> { text(name).lines().map(|line| line.parse().expect("sectors")).collect() };
+    let (before, after) = (sectors("before"), sectors("after"));
+    assert!(before.iter().zip(&after).all(|(before, after)| before < after), "{before:?} {after:?}");
+    let queue = text("queue");
+    assert!(queue.contains("vda read") && queue.contains("vdb read"), "{queue}");
+}
