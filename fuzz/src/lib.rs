@@ -5,6 +5,7 @@
 //! each for a short time.
 
 mod control_messages;
+mod counters;
 mod data_streams;
 mod decode;
 mod displayed_text;
@@ -32,7 +33,7 @@ use numaio_schema as schema;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     ("stream", stream),
     ("sink", peers::sink),
     ("source", peers::source),
@@ -43,6 +44,7 @@ pub const TARGETS: [Target; 18] = [
     ("documents", documents),
     ("host-report", host_report),
     ("text-values", text_values),
+    ("counters", counters::counters),
     ("control-messages", control_messages::control_messages),
     ("paths", control_messages::paths),
     ("serve-config", stored_files::serve_config),
@@ -75,6 +77,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "host-report" => {
             vec![include_bytes!("../../crates/schema/tests/fixtures/host-report-1.json").to_vec()]
         }
+        "counters" => counters::seeds(),
         "control-messages" => control_messages::seeds(),
         "paths" => control_messages::path_seeds(),
         "serve-config" => stored_files::config_seeds(),

@@ -56,6 +56,7 @@ impl Args {
             Command::Stream(args) => commands::stream::run(common, args),
             Command::Latency(args) => commands::latency::run(common, args),
             Command::Sweep(args) => commands::sweep::run(common, args),
+            Command::Counters(args) => commands::counters::run(common, args),
             Command::Bench(args) => commands::bench::run(common, args),
             Command::Copy(args) => commands::copy::run(common, args),
             Command::Jobs(args) => commands::jobs::run(common, args),
@@ -177,6 +178,7 @@ pub enum Command {
     /// Measure latency between all pairs of nodes, idle and under load
     Latency(commands::latency::LatencyArgs),
     Sweep(Box<commands::sweep::SweepArgs>),
+    Counters(Box<commands::counters::CountersArgs>),
     /// Measure I/O of a device from every node
     Bench(commands::bench::BenchArgs),
     Copy(Box<commands::copy::CopyArgs>),

@@ -15,6 +15,7 @@ mod progress;
 mod receipts;
 mod store;
 mod supervised_run;
+mod temporary_change;
 
 use args::{Args, RunOnly};
 use options::Invocation;

@@ -18,6 +18,8 @@ pub enum Kind {
     Stream,
     /// Figures of programs.
     Sweep,
+    /// Counted events.
+    Counters,
     /// Latencies.
     Latency,
     /// I/O bandwidths.
@@ -33,6 +35,7 @@ impl Kind {
             Self::Model => "models",
             Self::Stream => "streams",
             Self::Sweep => "sweeps",
+            Self::Counters => "counters",
             Self::Latency => "latencies",
             Self::Io => "io",
             Self::Comparison => "comparisons",
@@ -46,6 +49,7 @@ impl Kind {
             Self::Model => "models",
             Self::Stream => "STREAM measurements",
             Self::Sweep => "sweeps",
+            Self::Counters => "counted events",
             Self::Latency => "latencies",
             Self::Io => "I/O measurements",
             Self::Comparison => "comparisons",

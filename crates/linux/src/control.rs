@@ -2,8 +2,11 @@
 
 use crate::Root;
 use numaio_machine::control::{Change, ControlError};
+use numaio_machine::ids::CpuId;
+use numaio_machine::prefetch::{registers_path, PrefetchRegister};
 use numaio_machine::sysfs::{ReadErrorKind, SysfsExt};
 use numaio_machine::{interleave, steering};
+use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fmt::Display;
@@ -31,12 +34,83 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
             let before = set(root, &path, *on)?;
             Ok(Change::AutomaticInterleave { on: before })
         }
+        Change::Prefetchers { cpu, disabled } => set_prefetchers(root, *cpu, *disabled),
         Change::IrqAffinity { .. }
         | Change::RpsCpus { .. }
         | Change::RpsFlows { .. }
         | Change::XpsCpus { .. }
         | Change::SockFlowEntries { .. } => apply_steering(root, change),
     }
+}
+
+/// An open register of prefetchers.
+struct PrefetchFile {
+    file: OwnedFd,
+    path: String,
+    register: PrefetchRegister,
+    /// The operation, for errors.
+    what: String,
+}
+
+impl PrefetchFile {
+    fn open(root: &Root, cpu: CpuId, what: String) -> Result<Self, ControlError> {
+        let Some(register) = PrefetchRegister::find(root) else {
+            let why = "no document describes a register for prefetchers of these CPUs".to_owned();
+            return Err(ControlError::Refused { what, why });
+        };
+        let path = registers_path(cpu);
+        match root.open_file(&path, OFlags::RDWR) {
+            Ok(file) => Ok(Self { file, path, register, what }),
+            Err(errno) => Err(register_error(&what, &path, errno)),
+        }
+    }
+
+    fn read(&self) -> Result<u64, ControlError> {
+        let mut bytes = [0; 8];
+        match rustix::io::pread(&self.file, &mut bytes, u64::from(self.register.number)) {
+            Ok(8) => Ok(u64::from_le_bytes(bytes)),
+            Ok(_) => Err(register_error(&self.what, &self.path, Errno::IO)),
+            Err(errno) => Err(register_error(&self.what, &self.path, errno)),
+        }
+    }
+
+    fn write(&self, value: u64) -> Result<(), ControlError> {
+        let written = rustix::io::pwrite(&self.file, &value.to_le_bytes(), u64::from(self.register.number));
+        written.map(drop).map_err(|errno| register_error(&self.what, &self.path, errno))
+    }
+}
+
+/// Converts an error of a CPU's registers (msr(4)).
+fn register_error(what: &str, path: &str, errno: Errno) -> ControlError {
+    let why = match errno {
+        Errno::NOENT | Errno::NXIO => format!("{path} is missing: the module msr is not loaded"),
+        Errno::IO => "the CPU or the hypervisor has no register for prefetchers".to_owned(),
+        errno => return SettingError::Open(errno).error(what, &format!("{path}: ")),
+    };
+    ControlError::Refused { what: what.to_owned(), why }
+}
+
+/// Returns the bits of the disabled prefetchers of a CPU, and those of all its prefetchers.
+pub fn prefetchers(root: &Root, cpu: CpuId) -> Result<(u64, u64), ControlError> {
+    let file = PrefetchFile::open(root, cpu, format!("read the prefetchers of CPU {cpu}"))?;
+    Ok((file.read()? & file.register.bits, file.register.bits))
+}
+
+/// Disables the prefetchers of a CPU whose bits are set, and enables the others.
+fn set_prefetchers(root: &Root, cpu: CpuId, disabled: u64) -> Result<Change, ControlError> {
+    let what = Change::Prefetchers { cpu, disabled }.to_string();
+    let file = PrefetchFile::open(root, cpu, what.clone())?;
+    let refused = |why: &str| Err(ControlError::Refused { what: what.clone(), why: why.to_owned() });
+    if disabled & !file.register.bits != 0 {
+        return refused("bits of no prefetcher");
+    }
+    let before = file.read()?;
+    let wanted = before & !file.register.bits | disabled;
+    file.write(wanted)?;
+    if file.read()? != wanted {
+        return refused("the CPU or the hypervisor ignores the register");
+    }
+    Ok(Change::Prefetchers { cpu, disabled: before & file.register.bits })
 }
 
 /// Sets interrupt affinity or packet steering; see [`steering`].
@@ -197,6 +271,36 @@ mod tests {
         let weights = [(NodeId(3), 4)].into();
         assert_eq!(now, Some(interleave::Interleave { weights, automatic: Some(false) }));
         assert!(matches!(absent, Err(ControlError::Refused { .. })), "{absent:?}");
+    }
+
+    #[test]
+    fn switches_prefetchers_off_and_keeps_other_bits() {
+        let dir = std::env::temp_dir().join(format!("numaio-prefetchers-{}", std::process::id()));
+        let file = dir.join("dev/cpu/3/msr");
+        fs::create_dir_all(file.parent().expect("a parent")).expect("directories");
+        fs::create_dir_all(dir.join("proc")).expect("directories");
+        let root = Root::open(&dir).expect("a root");
+        let off = Change::Prefetchers { cpu: CpuId(3), disabled: 0b1111 };
+        let unknown = apply(&root, &off);
+        fs::write(dir.join("proc/cpuinfo"), "vendor_id : GenuineIntel\n").expect("a file");
+        let absent = apply(&root, &off);
+        // The register's bytes at its number, with a bit that is not of a prefetcher.
+        let mut registers = vec![0u8; 0x1a4];
+        registers.extend(0b10_0001u64.to_le_bytes());
+        fs::write(&file, &registers).expect("registers");
+        let foreign = apply(&root, &Change::Prefetchers { cpu: CpuId(3), disabled: 1 << 8 });
+        let inverse = apply(&root, &off);
+        let after = fs::read(&file).expect("registers");
+        conformance::control(&RootControl(&root), &off).expect("allowed");
+        let undone = inverse.clone().and_then(|inverse| apply(&root, &inverse));
+        let restored = fs::read(&file).expect("registers");
+        fs::remove_dir_all(&dir).expect("removed");
+        assert!([unknown, absent, foreign]
+            .iter()
+            .all(|result| matches!(result, Err(ControlError::Refused { .. }))));
+        assert_eq!(inverse, Ok(Change::Prefetchers { cpu: CpuId(3), disabled: 1 }));
+        assert_eq!(after[0x1a4], 0b10_1111);
+        assert_eq!((undone, restored), (Ok(off), registers));
     }
 
     #[test]

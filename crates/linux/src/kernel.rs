@@ -1,8 +1,9 @@
 //! The running Linux kernel as an implementation of numaio's machine traits.
 
 use crate::io::tcp::Peer;
-use crate::{control, cuda, locate, probe, program, tool, Root};
+use crate::{control, counted, cuda, locate, probe, program, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError};
+use numaio_machine::ids::CpuId;
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
@@ -36,6 +37,14 @@ impl Kernel {
     /// Closes the sessions with all peers.
     pub fn disconnect_peers(&self) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Returns the bits of the disabled prefetchers of a CPU, and those of all its prefetchers.
+    ///
+    /// # Errors
+    /// The registers cannot be read: no root, no module `msr`, or a CPU without such a register.
+    pub fn prefetchers(&self, cpu: CpuId) -> Result<(u64, u64), ControlError> {
+        control::prefetchers(&self.root, cpu)
     }
 
     /// Returns the newest session with a peer; it replaces older sessions of the same name.
@@ -74,8 +83,8 @@ impl Probe for Kernel {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let limit = memory_left_bytes(&self.root);
         match workload {
-            Workload::Copy(copy) => probe::copy(&self.root, limit, copy).map(Outcome::Copy),
-            Workload::Stream(stream) => probe::stream(&self.root, limit, stream).map(Outcome::Stream),
+            Workload::Copy(copy) => probe::copy(&self.root, limit, copy, None).map(Outcome::Copy),
+            Workload::Stream(stream) => probe::stream(&self.root, limit, stream, None).map(Outcome::Stream),
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
             Workload::Io(io) => match &io.through {
                 IoPath::Disk(path) => crate::io::disk(&self.root, limit, io, path).map(Outcome::Io),
@@ -88,6 +97,7 @@ impl Probe for Kernel {
                 None => tool::run(tool).map(Outcome::Tool),
             },
             Workload::Program(workload) => program::run(&self.root, workload).map(Outcome::Program),
+            Workload::Counted(workload) => counted::run(&self.root, limit, workload).map(Outcome::Counted),
         }
     }
 }

@@ -15,6 +15,8 @@ pub mod child_group;
 mod clock;
 mod control;
 pub mod copy;
+mod counted;
+mod counters;
 pub mod cuda;
 mod group_guard;
 pub mod interrupt;

@@ -11,7 +11,7 @@ use crate::Root;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{ProbeError, ProgramOutcome, Residency};
 use numaio_machine::process::{pages, process_tree_of, Pages};
-use numaio_machine::set::NodeSet;
+use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy, ProgramWorkload, ToolProcess};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::thread;
@@ -42,21 +42,50 @@ pub fn run(root: &Root, workload: &ProgramWorkload) -> Result<ProgramOutcome, Pr
         return refused(&format!("run {program}"), "no CPUs to run on");
     }
     let process = ToolProcess { args: args.to_vec(), cpus: placement.cpus.clone(), memory: Some(*memory) };
+    run_process(root, program, &process, *time_limit_ms, |error| binding_error(workload).unwrap_or(error))
+}
+
+/// Runs a program without a binding until it exits or its time limit expires. Its pages are not
+/// checked.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_unbound(
+    root: &Root,
+    command: &[String],
+    time_limit_ms: u32,
+) -> Result<ProgramOutcome, ProbeError> {
+    let Some((program, args)) = command.split_first() else {
+        return refused("run a program", "no command");
+    };
+    let process = ToolProcess { args: args.to_vec(), cpus: CpuSet::new(), memory: None };
+    run_process(root, program, &process, time_limit_ms, |error| error)
+}
+
+/// Runs a process; `start_error` explains why it cannot be started.
+fn run_process(
+    root: &Root,
+    program: &str,
+    process: &ToolProcess,
+    time_limit_ms: u32,
+    start_error: impl FnOnce(ProbeError) -> ProbeError,
+) -> Result<ProgramOutcome, ProbeError> {
     let began = Instant::now();
-    let mut running =
-        RunningTool::start(program, &process).map_err(|error| binding_error(workload).unwrap_or(error))?;
+    let mut running = RunningTool::start(program, process).map_err(start_error)?;
     let guard = GroupGuard::start(running.id()).map_err(|error| ProbeError::Refused {
         what: format!("start the guard of {program}"),
         why: error.to_string(),
     })?;
-    let deadline = began + Duration::from_millis(u64::from(*time_limit_ms));
+    let deadline = began + Duration::from_millis(u64::from(time_limit_ms));
     let (elapsed_ns, residency) = thread::scope(|scope| {
         let (stop, stopped) = channel();
         let pid = running.id();
-        let checker = scope.spawn(move || check_pages(root, pid, *memory, &stopped));
+        let check = |memory| scope.spawn(move || check_pages(root, pid, memory, &stopped));
+        let checker = process.memory.map(check);
         let elapsed_ns = wait(&mut running, began, deadline);
         drop(stop);
-        (elapsed_ns, checker.join().unwrap_or_default())
+        let residency = checker.and_then(|checker| checker.join().ok()).unwrap_or_default();
+        (elapsed_ns, residency)
     });
     drop(guard);
     let output = running.stop_and_collect();

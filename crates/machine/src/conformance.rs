@@ -1,19 +1,20 @@
 //! Conformance checks that every implementation of the machine traits runs.
 
 use crate::control::{Change, Control, ControlError};
+use crate::counters::Counter;
 use crate::ids::{CpuId, NodeId};
 use crate::locate::{
     DeviceNumber, Locate, LocateAnswer, LocateError, LocateExt, LocateQuery, PathFacts, PathKind, RouteFacts,
 };
 use crate::probe::{
-    CopyOutcome, IoGroupOutcome, IoOutcome, LatencyOutcome, Probe, ProbeError, ProbeExt, Residency,
-    StreamOutcome, ToolExit,
+    CopyOutcome, CountedOutcome, IoGroupOutcome, IoOutcome, LatencyOutcome, Outcome, Probe, ProbeError,
+    ProbeExt, Residency, StreamOutcome, ToolExit,
 };
 use crate::set::CpuSet;
 use crate::sysfs::{ReadError, ReadErrorKind, Sysfs, SysfsExt};
 use crate::workload::{
-    CopyLoop, CopyWorkload, Flow, IoWorkload, LatencyWorkload, LoadWorkload, Placement, ProgramWorkload,
-    Sampling, StreamGroup, StreamLoop, StreamOp, StreamWorkload,
+    CopyLoop, CopyWorkload, CountedTarget, CountedWorkload, Flow, IoWorkload, LatencyWorkload, LoadWorkload,
+    Placement, ProgramWorkload, Sampling, StreamGroup, StreamLoop, StreamOp, StreamWorkload,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -396,6 +397,62 @@ pub fn program(machine: &dyn Probe, program: &ProgramWorkload) {
     let absent = ProgramWorkload { command: vec![NO_SUCH_PATH.to_owned()], ..program.clone() };
     let unsupported = ProbeError::Unsupported { what: NO_SUCH_PATH.to_owned() };
     assert_eq!(machine.program(&absent), Err(unsupported), "a missing program");
+}
+
+/// Checks counted workloads of an implementation of [`Probe`], on a copy that its machine can run.
+///
+/// Each counter has a count or a reason, whatever the machine can count.
+///
+/// # Panics
+/// At the first violation.
+pub fn counted(machine: &dyn Probe, copy: &CopyWorkload) {
+    let copy = CopyWorkload { bytes_per_thread: BYTES, sampling: WINDOW, ..copy.clone() };
+    let stream = StreamWorkload {
+        op: StreamOp::Copy,
+        stream_loop: StreamLoop::Ordinary,
+        memory: copy.flow.source,
+        placement: copy.placement.clone(),
+        bytes_per_array: BYTES,
+        pages: copy.pages,
+        sampling: WINDOW,
+    };
+    let all = Counter::ALL.to_vec();
+    let of = |target| CountedWorkload { counters: all.clone(), target };
+    let outcome = ran_counted(machine, &of(CountedTarget::Copy(copy.clone())));
+    assert!(matches!(outcome.outcome.as_deref(), Some(Outcome::Copy(_))), "the copy's outcome");
+    let outcome = ran_counted(machine, &of(CountedTarget::Stream(stream.clone())));
+    assert!(matches!(outcome.outcome.as_deref(), Some(Outcome::Stream(_))), "the outcome of STREAM");
+    let few = CountedWorkload {
+        counters: vec![Counter::PageFaults, Counter::NumaHit],
+        target: CountedTarget::Stream(stream.clone()),
+    };
+    ran_counted(machine, &few);
+    let refuses =
+        |target: CountedTarget| assert!(machine.counted(&of(target.clone())).is_err(), "{target:?}");
+    refuses(CountedTarget::Stream(StreamWorkload { memory: NO_SUCH_NODE, ..stream }));
+    refuses(CountedTarget::Process { pid: NO_SUCH_PROCESS, milliseconds: 1 });
+    refuses(CountedTarget::Command { command: Vec::new(), time_limit_ms: 1000 });
+    let command = vec![NO_SUCH_PATH.to_owned()];
+    refuses(CountedTarget::Command { command, time_limit_ms: 1000 });
+}
+
+/// Runs a counted workload and checks general properties of the outcome.
+fn ran_counted(machine: &dyn Probe, workload: &CountedWorkload) -> CountedOutcome {
+    let outcome = machine.counted(workload).expect("a valid workload");
+    assert!(outcome.elapsed_ns >= outcome.counted_ns && outcome.counted_ns > 0, "counted in the run");
+    for counter in Counter::ALL {
+        let counts = outcome.counts.iter().filter(|count| count.counter == counter).count();
+        let reasons = outcome.missing.iter().filter(|missing| missing.counter == counter).count();
+        let is_wanted = workload.counters.contains(&counter);
+        assert_eq!(is_wanted, (counts > 0) != (reasons > 0), "{counter}: a count or a reason if requested");
+        assert!(reasons <= 1, "{counter}: one reason");
+    }
+    for count in &outcome.counts {
+        assert!(count.running_ns <= count.enabled_ns, "{count:?}");
+        assert!(!count.event.is_empty(), "{count:?}");
+    }
+    assert!(outcome.missing.iter().all(|missing| !missing.reason.is_empty()), "{:?}", outcome.missing);
+    outcome
 }
 
 /// A path that no machine has.

@@ -1,6 +1,6 @@
 //! Changes of machine settings, each with its inverse.
 
-use crate::ids::NodeId;
+use crate::ids::{CpuId, NodeId};
 use crate::set::CpuSet;
 use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,13 @@ pub enum Change {
         /// Flows; 0 disables it.
         entries: u32,
     },
+    /// Hardware prefetchers of a CPU ([`PrefetchRegister`](crate::prefetch::PrefetchRegister)).
+    Prefetchers {
+        /// The CPU.
+        cpu: CpuId,
+        /// Bits of the disabled prefetchers in the CPU's register; 0 enables all.
+        disabled: u64,
+    },
 }
 
 impl Change {
@@ -85,6 +92,7 @@ impl Change {
             (Self::InterleaveWeight { node: one, .. }, Self::InterleaveWeight { node: other, .. }) => {
                 one == other
             }
+            (Self::Prefetchers { cpu: one, .. }, Self::Prefetchers { cpu: other, .. }) => one == other,
             (Self::IrqAffinity { irq: one, .. }, Self::IrqAffinity { irq: other, .. }) => one == other,
             (Self::RpsCpus { interface, queue, .. }, Self::RpsCpus { interface: of, queue: other, .. })
             | (Self::RpsFlows { interface, queue, .. }, Self::RpsFlows { interface: of, queue: other, .. })
@@ -128,6 +136,10 @@ impl fmt::Display for Change {
             }
             Self::XpsCpus { interface, queue, cpus } => {
                 write!(f, "XPS of {interface} tx-{queue} to CPUs {cpus}")
+            }
+            Self::Prefetchers { cpu, disabled: 0 } => write!(f, "hardware prefetchers of CPU {cpu} on"),
+            Self::Prefetchers { cpu, disabled } => {
+                write!(f, "hardware prefetchers of CPU {cpu} off (bits {disabled:#x})")
             }
             Self::SockFlowEntries { entries } => write!(f, "RFS of the machine to {entries} flows"),
         }

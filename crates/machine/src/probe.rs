@@ -1,9 +1,11 @@
 //! Running workloads on a machine, and their outcomes.
 
+use crate::counters::{Count, MissingCounter};
 use crate::ids::NodeId;
 use crate::set::CpuSet;
 use crate::workload::{
-    CopyWorkload, IoWorkload, LatencyWorkload, ProgramWorkload, StreamWorkload, ToolWorkload, Workload,
+    CopyWorkload, CountedWorkload, IoWorkload, LatencyWorkload, ProgramWorkload, StreamWorkload,
+    ToolWorkload, Workload,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +86,17 @@ pub trait ProbeExt: Probe {
             _ => Err(ProbeError::OtherOutcome),
         }
     }
+
+    /// Runs a workload and counts its events.
+    ///
+    /// # Errors
+    /// As the counted workload. Counters without a value are an outcome.
+    fn counted(&self, counted: &CountedWorkload) -> Result<CountedOutcome, ProbeError> {
+        match self.run(&Workload::Counted(counted.clone()))? {
+            Outcome::Counted(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
 }
 
 impl<T: Probe + ?Sized> ProbeExt for T {}
@@ -104,6 +117,24 @@ pub enum Outcome {
     Tool(ToolOutcome),
     /// Outcome of [`Workload::Program`].
     Program(ProgramOutcome),
+    /// Outcome of [`Workload::Counted`].
+    Counted(CountedOutcome),
+}
+
+/// Outcome of a counted workload, with raw counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CountedOutcome {
+    /// Outcome of the counted workload; `None` for a process that was running before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Box<Outcome>>,
+    /// Time in which events of threads were counted, in nanoseconds. Buffers are prepared before.
+    pub counted_ns: u64,
+    /// Total time in nanoseconds. Counts of nodes and of the machine cover all of it.
+    pub elapsed_ns: u64,
+    /// The counts: those of threads, then those of nodes and of the machine.
+    pub counts: Vec<Count>,
+    /// Requested counters without a count, with reasons.
+    pub missing: Vec<MissingCounter>,
 }
 
 /// Outcome of a copy workload.

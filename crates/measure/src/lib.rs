@@ -9,6 +9,7 @@
 
 pub mod campaign;
 mod cells;
+pub mod counters;
 pub mod engine;
 pub mod io;
 pub mod latency;
@@ -24,6 +25,7 @@ mod trial;
 mod visit_order;
 mod warnings;
 
+pub use counters::CounterOptions;
 pub use io::IoOptions;
 pub use latency::LatencyOptions;
 pub use net::NetOptions;

@@ -18,6 +18,7 @@ mod pairs;
 mod placement;
 mod plan;
 mod predict;
+mod scheduling_factor;
 mod sweep;
 #[cfg(test)]
 mod testing;
@@ -47,9 +48,10 @@ pub use predict::{
     best_mix, capacities, find_measured_mix, measured_mixes, predict, suggest_mix, with_measurement,
     CapacityInputs, DeviceFit, PredictError, MAX_DISTRIBUTED_STREAMS, MOST_STREAMS,
 };
+pub use scheduling_factor::scheduling_factors;
 pub use sweep::sweep_classes;
 pub use validate::{note_represented, validate};
 pub use views::{
-    check, completed, copy_views, derived, hmat_views, io_views, latency_views, slit_views, stream_views,
-    sweep_views, ViewMismatch, ViewSubject,
+    check, completed, copy_views, counter_views, derived, hmat_views, io_views, latency_views, slit_views,
+    stream_views, sweep_views, ViewMismatch, ViewSubject,
 };

@@ -60,6 +60,9 @@ pub enum BundleError {
     /// A transfer plan, or the problem that it solves.
     #[error("transfer plans cannot be reported")]
     Plan,
+    /// Counted events.
+    #[error("counted events cannot be reported; numaio counters prints them")]
+    Counters,
     /// A check of a fleet.
     #[error("fleet checks cannot be reported: they describe many machines")]
     Fleet,
@@ -109,6 +112,8 @@ impl Bundle {
             Document::Model(it) => self.machine_mut(&owner(&it.record.provenance.machine)).models.push(*it),
             Document::Stream(it) => self.machine_mut(&owner(&it.provenance.machine)).streams.push(*it),
             Document::Sweep(it) => self.machine_mut(&owner(&it.provenance.machine)).sweeps.push(*it),
+            // Their factors are a view of comparisons.
+            Document::Counters(_) => return Err(BundleError::Counters),
             Document::Latency(it) => self.machine_mut(&owner(&it.provenance.machine)).latencies.push(*it),
             Document::Io(it) => self.machine_mut(&owner(&it.provenance.machine)).ios.push(*it),
             Document::Comparison(it) => {

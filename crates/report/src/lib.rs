@@ -7,6 +7,7 @@
 mod baseline_text;
 mod bundle;
 mod comparison_text;
+mod counters_text;
 mod csv;
 mod device_matrix;
 mod devices_text;
@@ -52,6 +53,7 @@ mod verdict;
 pub use baseline_text::baseline_text;
 pub use bundle::{Bundle, BundleError, MachineDocuments};
 pub use comparison_text::comparison_text;
+pub use counters_text::counters_text;
 pub use csv::{csv, fleet_csv};
 pub use device_matrix::device_matrix_text;
 pub use devices_text::devices_text;

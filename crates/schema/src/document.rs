@@ -2,13 +2,14 @@
 
 use crate::read::{parse, schema_of, unexpected, DocumentError};
 use crate::schemas::{
-    COMPARISON_SCHEMA, FLEET_CHECK_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA, PLACEMENT_SCHEMA,
-    PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PREDICTION_SCHEMA_1, RECEIPT_SCHEMA, RECORD_SCHEMA,
-    STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VIEW_SCHEMA,
+    COMPARISON_SCHEMA, COUNTERS_SCHEMA, FLEET_CHECK_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA,
+    PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PREDICTION_SCHEMA_1,
+    RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, VALIDATION_SCHEMA,
+    VIEW_SCHEMA,
 };
 use crate::{
-    Comparison, FleetCheck, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan, PlanProblem,
-    Receipt, Record, StreamRecord, SweepRecord, TopologyDocument, Validation, View,
+    Comparison, CounterRecord, FleetCheck, IoPrediction, IoRecord, LatencyRecord, Model, PlacementPlan, Plan,
+    PlanProblem, Receipt, Record, StreamRecord, SweepRecord, TopologyDocument, Validation, View,
 };
 
 /// A stored document of any kind.
@@ -24,6 +25,8 @@ pub enum Document {
     Stream(Box<StreamRecord>),
     /// Measured figures of a program.
     Sweep(Box<SweepRecord>),
+    /// Counted events.
+    Counters(Box<CounterRecord>),
     /// Measured latency.
     Latency(Box<LatencyRecord>),
     /// Measured I/O of a device.
@@ -61,6 +64,7 @@ impl Document {
             MODEL_SCHEMA => Self::Model(parse(text)?),
             STREAM_SCHEMA => Self::Stream(parse(text)?),
             SWEEP_SCHEMA => Self::Sweep(parse(text)?),
+            COUNTERS_SCHEMA => Self::Counters(parse(text)?),
             LATENCY_SCHEMA => Self::Latency(parse(text)?),
             IO_SCHEMA => Self::Io(parse(text)?),
             VIEW_SCHEMA => Self::View(parse(text)?),

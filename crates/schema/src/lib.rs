@@ -5,6 +5,7 @@
 
 mod baseline;
 mod capacity;
+mod counters;
 mod devices;
 mod diagnosis;
 mod document;
@@ -43,6 +44,10 @@ mod view;
 
 pub use baseline::{BaselineComparison, ClassChange, ComparedDocuments, FigureChange};
 pub use capacity::{CapacityState, LentCapacity, QueuedTransfer};
+pub use counters::{
+    CountedSubject, CounterCell, CounterMethod, CounterRecord, CounterValue, FactorBasis, SchedulingFactor,
+    SchedulingFactors, WidthSource,
+};
 pub use devices::{
     DeviceBandwidth, DeviceDescription, DeviceOverride, DevicePurpose, DevicesDocument, OmittedDevice,
     Sourced, TransferDeviceKind, ValueSource,
@@ -92,12 +97,13 @@ pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
-    BASELINE_SCHEMA, COMPARISON_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA,
-    FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA, FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA, FLEET_SUMMARY_SCHEMA,
-    HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA,
-    NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA,
-    RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA,
-    TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
+    BASELINE_SCHEMA, COMPARISON_SCHEMA, COUNTERS_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA,
+    DIAGNOSIS_SCHEMA, FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA, FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA,
+    FLEET_SUMMARY_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
+    LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
+    PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA,
+    TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA,
+    VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};

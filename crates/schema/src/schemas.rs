@@ -3,6 +3,9 @@
 /// Schema and version of [`BaselineComparison`](crate::BaselineComparison).
 pub const BASELINE_SCHEMA: &str = "numaio/baseline/1";
 
+/// Schema and version of [`CounterRecord`](crate::CounterRecord).
+pub const COUNTERS_SCHEMA: &str = "numaio/counters/1";
+
 /// Schema and version of [`DaemonState`](crate::DaemonState).
 pub const DAEMON_STATE_SCHEMA: &str = "numaio/daemon-state/1";
 

@@ -2,14 +2,15 @@
 //! one.
 
 use numaio_machine::control::Change;
+use numaio_machine::counters::Counter;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    BaselineComparison, CommandArg, Comparison, Cost, DaemonState, DevicePurpose, DevicesDocument, Diagnosis,
-    Document, DocumentError, FigureScope, FleetCheck, FleetHostState, FleetHostSummary, FleetLauncher,
-    FleetRun, FleetStatus, FleetSummary, HostReport, IoPrediction, Job, JobProblem, JobState, Model, Plan,
-    PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, SweepRecord, SweepScope,
-    TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord, TransferResult, TransferTotals,
-    ValueSource, View,
+    BaselineComparison, CommandArg, Comparison, Cost, CounterRecord, DaemonState, DevicePurpose,
+    DevicesDocument, Diagnosis, Document, DocumentError, FigureScope, FleetCheck, FleetHostState,
+    FleetHostSummary, FleetLauncher, FleetRun, FleetStatus, FleetSummary, HostReport, IoPrediction, Job,
+    JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel,
+    Stage, SweepRecord, SweepScope, TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord,
+    TransferResult, TransferTotals, ValueSource, View,
 };
 
 #[test]
@@ -39,6 +40,22 @@ fn sweep_version_1_round_trips() {
     assert_eq!((sweep.cells[0].build, sweep.cells[0].other_builds[0].figure.median()), (1, Some(19.1e9)));
     let ranks: Vec<Option<u32>> = (0..4).map(|cell| sweep.rank(cell)).collect();
     assert_eq!(ranks, [Some(1), Some(2), None, Some(1)]);
+}
+
+#[test]
+fn counters_version_1_round_trips() {
+    let text = include_str!("fixtures/counters-1.json");
+    let record = CounterRecord::from_json(text).expect("counts");
+    let json = serde_json::to_string(&record).expect("JSON");
+    assert_eq!(CounterRecord::from_json(&json).expect("the same counts"), record);
+    let Document::Counters(document) = Document::from_json(text).expect("a document") else { panic!() };
+    assert_eq!(*document, record);
+    let [local, remote] = record.cells.as_slice() else { panic!("{:?}", record.cells) };
+    assert_eq!(local.value(Counter::NodeLoadMisses), Some(4000.0), "scaled");
+    assert!(local.is_doubtful(Counter::NodeLoadMisses) && !remote.is_doubtful(Counter::NodeLoadMisses));
+    assert_eq!((remote.value(Counter::Cycles), remote.value(Counter::Instructions)), (None, None));
+    assert_eq!((local.value(Counter::NumaHit), remote.prefetchers), (Some(120.0), Some(true)));
+    assert_eq!((record.missing.len(), record.factors.pairs.len()), (1, 2));
 }
 
 #[test]

@@ -195,8 +195,13 @@ impl Wiring {
         uses
     }
 
+    /// Returns the node of a CPU.
+    pub fn node_of(&self, cpu: CpuId) -> Option<NodeId> {
+        self.cpus.get(&cpu).map(|location| location.node)
+    }
+
     /// Returns the nodes that a node's pages lie on, with their shares.
-    fn parts(&self, node: NodeId) -> Vec<(NodeId, f64)> {
+    pub fn parts(&self, node: NodeId) -> Vec<(NodeId, f64)> {
         match self.misplaced.get(&node) {
             Some((found_on, share)) if *share > 0.0 => vec![(node, 1.0 - share), (*found_on, *share)],
             _ => vec![(node, 1.0)],

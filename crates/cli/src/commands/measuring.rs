@@ -15,13 +15,13 @@ use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_measure::engine::{Engine, RemoteEnd};
 use numaio_measure::{
-    campaign, io, latency, net, stream, sweep, CampaignError, Event, IoOptions, LatencyOptions, NetOptions,
-    Options, Rule, Setting, StreamOptions, SweepOptions, Threads,
+    campaign, counters, io, latency, net, stream, sweep, CampaignError, CounterOptions, Event, IoOptions,
+    LatencyOptions, NetOptions, Options, Rule, Setting, StreamOptions, SweepOptions, Threads,
 };
 use numaio_model::{pair_classes, sweep_classes, ClassOptions};
 use numaio_schema::{
-    IoDevice, IoRecord, LatencyRecord, MachineSource, Provenance, Record, StreamRecord, SweepRecord,
-    TopologyDocument,
+    CounterRecord, IoDevice, IoRecord, LatencyRecord, MachineSource, Provenance, Record, StreamRecord,
+    SweepRecord, TopologyDocument,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -120,6 +120,16 @@ pub fn measure_sweep(
     let mut record = run(common, machine, now, |setting, on_event| sweep::run(setting, options, on_event))?;
     record.classes = sweep_classes(&record, classes);
     Ok(record)
+}
+
+/// Counts events of a workload.
+pub fn measure_counters(
+    common: &Common,
+    machine: MeasuredMachine,
+    now: u64,
+    options: &CounterOptions,
+) -> Result<CounterRecord, Failure> {
+    run(common, machine, now, |setting, on_event| counters::run(setting, options, on_event))
 }
 
 /// Measures latency.

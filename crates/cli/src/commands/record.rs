@@ -16,7 +16,7 @@ use numaio_machine::near::{self, Handle, ResolveContext};
 use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
 use numaio_machine::units::format_size;
 use numaio_machine::{checkup, conditions};
-use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
+use numaio_measure::{CounterOptions, LatencyOptions, Options, Rule, StreamOptions};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -52,6 +52,9 @@ pub struct RecordArgs {
     /// the tape; repeatable
     #[arg(long, value_name = "SWEEP", allow_hyphen_values = true, value_parser = sweep::parse_line)]
     pub sweep: Vec<SweepArgs>,
+    /// Also record counted STREAM copies, for `numaio counters` with the tape
+    #[arg(long, conflicts_with = "no_measure")]
+    pub counters: bool,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
 }
@@ -98,6 +101,9 @@ pub fn run(common: &Common, args: &RecordArgs) -> Result<ExitCode, Failure> {
     }
     if measured.is_ok() {
         measured = args.sweep.iter().try_for_each(|args| record_sweep(common, &machine, recording, args));
+    }
+    if measured.is_ok() && args.counters {
+        measured = record_counters(common, &machine, args);
     }
     drop(paused);
     let mut tape = recording.tape();
@@ -147,6 +153,16 @@ fn record_sweep(
     let document = serde_json::to_value(&record).map_err(|error| Failure::new(&error))?;
     recording.record_document(document, first);
     Ok(())
+}
+
+/// Counts STREAM copies on all pairs of nodes.
+fn record_counters(common: &Common, machine: &Machine, args: &RecordArgs) -> Result<(), Failure> {
+    let topology = discover(machine);
+    let setting =
+        MeasuredMachine { root: machine, probe: machine, topology: &topology, source: machine.source() };
+    let rule = Rule { least_visits: MIN_VISITS, ..rule(&args.measuring.rounds.stop, machine.time()) };
+    let options = CounterOptions { rule, ..CounterOptions::default() };
+    measuring::measure_counters(common, setting, machine.time(), &options).map(drop)
 }
 
 /// Measures copies of all targets, and the complete matrices of STREAM copy and idle latency, so

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 /// Revert settings that numaio changed on this machine.
 ///
-/// The settings are interrupts, packet steering, interleave weights and NUMA balancing. numaio
-/// saves a receipt before each change, so that undo works even after numaio was killed. A reboot
-/// reverts all changes; then undo only removes the receipts.
+/// The settings are interrupts, packet steering, interleave weights, NUMA balancing and hardware
+/// prefetchers. numaio saves a receipt before each change, so that undo works even after numaio was
+/// killed. A reboot reverts all changes; then undo only removes the receipts.
 #[derive(Debug, Args)]
 pub struct UndoArgs {
     /// ID of the change, as shown by --list; default: the newest

@@ -4,6 +4,7 @@ use super::buffer_pass::{BufferPass, Interval};
 use super::passes::PassTask;
 use crate::clock::nanoseconds;
 use crate::copy::{c_library, Copier};
+use crate::counters::OpenCounters;
 use crate::memory::{self, Buffer, BufferRequest, FreeMemory};
 use crate::refusal::refused;
 use crate::Root;
@@ -18,17 +19,19 @@ struct Copying {
     sink: Buffer,
 }
 
-/// Runs a copy workload. `limit_bytes` are the bytes that the control group still allows.
+/// Runs a copy workload. `limit_bytes` are the bytes that the control group still allows;
+/// `counters` count the events of the threads.
 pub fn copy(
     root: &Root,
     limit_bytes: Option<u64>,
     workload: &CopyWorkload,
+    counters: Option<&OpenCounters>,
 ) -> Result<CopyOutcome, ProbeError> {
     let began = Instant::now();
     let what = format!("{} loop", workload.copy_loop);
     let copier = Copier::new(workload.copy_loop).ok_or(ProbeError::Unsupported { what })?;
     let CopyWorkload { placement, pages, sampling, .. } = workload;
-    let task = PassTask { name: "copy", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
+    let task = PassTask { name: "copy", cpus: &placement.cpus, pages: *pages, sampling: *sampling, counters };
     task.check_limits()?;
     if workload.bytes_per_thread == 0 {
         return refused("copy", "no bytes to copy");

@@ -4,6 +4,7 @@ use super::buffer_pass::{BufferPass, Interval};
 use super::repetitions;
 use super::team::{self, EarlyExit, ThreadTeam};
 use super::window::{self, check_window};
+use crate::counters::{CountWindow, OpenCounters};
 use crate::memory::{self, Buffer, PageLocations};
 use crate::refusal::refused;
 use crate::Root;
@@ -15,7 +16,7 @@ use numaio_machine::workload::{Pages, Sampling};
 const MAX_REPETITIONS: u32 = 10_000;
 
 /// Parameters of a run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct PassTask<'a> {
     /// Name of the workload, as in `copy`.
     pub name: &'a str,
@@ -25,6 +26,8 @@ pub struct PassTask<'a> {
     pub pages: Pages,
     /// Sampling and duration.
     pub sampling: Sampling,
+    /// Counters of events of the threads.
+    pub counters: Option<&'a OpenCounters>,
 }
 
 /// Result of a run.
@@ -66,7 +69,9 @@ impl PassTask<'_> {
     /// Runs one thread per CPU, each with one of the passes.
     pub fn run<W: BufferPass>(&self, root: &Root, works: &mut [W]) -> Result<PassOutcome, ProbeError> {
         let members = self.cpus.iter().zip(works.iter_mut()).collect();
-        let results = team::run_pinned(self.name, members, |team, work| member(team, self.sampling, work))?;
+        let counting = CountWindow::new(self.counters, self.cpus.len());
+        let results =
+            team::run_pinned(self.name, members, |team, work| member(team, self.sampling, &counting, work))?;
         let buffers: Vec<&Buffer> = works.iter().flat_map(|work| work.buffers()).collect();
         let huge_bytes = memory::huge_bytes(root, self.pages, &buffers);
         let residency = memory::merge(results.iter().flat_map(|(_, seen)| seen.iter().copied()), huge_bytes);
@@ -95,6 +100,7 @@ impl PassTask<'_> {
 fn member(
     team: &ThreadTeam,
     sampling: Sampling,
+    counting: &CountWindow,
     work: &mut impl BufferPass,
 ) -> Result<MemberResult, EarlyExit> {
     work.prepare()?;
@@ -103,12 +109,14 @@ fn member(
     };
     let mut seen = look(work);
     team.wait_until_prepared()?;
+    counting.start();
     let log = match sampling {
         Sampling::Window { milliseconds, slices } => {
             MemberLog::Window(window::run(team, work, window::SlicePlan::new(milliseconds, slices))?)
         }
         Sampling::Repetitions { count } => MemberLog::Repetitions(repetitions::run(team, work, count)?),
     };
+    counting.end();
     seen.extend(look(work));
     Ok((log, seen))
 }

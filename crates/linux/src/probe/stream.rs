@@ -3,6 +3,7 @@
 use super::buffer_pass::{BufferPass, Interval};
 use super::passes::PassTask;
 use crate::clock::nanoseconds;
+use crate::counters::OpenCounters;
 use crate::memory::{self, Buffer, BufferRequest, FreeMemory};
 use crate::refusal::refused;
 use crate::stream::Streamer;
@@ -24,18 +25,21 @@ struct Streaming {
     read: Vec<Buffer>,
 }
 
-/// Runs a STREAM workload. `limit_bytes` are the bytes that the control group still allows.
+/// Runs a STREAM workload. `limit_bytes` are the bytes that the control group still allows;
+/// `counters` count the events of the threads.
 pub fn stream(
     root: &Root,
     limit_bytes: Option<u64>,
     workload: &StreamWorkload,
+    counters: Option<&OpenCounters>,
 ) -> Result<StreamOutcome, ProbeError> {
     let began = Instant::now();
     let what = format!("{} loop", workload.stream_loop);
     let streamer =
         Streamer::new(workload.stream_loop, workload.op).ok_or(ProbeError::Unsupported { what })?;
     let StreamWorkload { placement, pages, sampling, .. } = workload;
-    let task = PassTask { name: "stream", cpus: &placement.cpus, pages: *pages, sampling: *sampling };
+    let task =
+        PassTask { name: "stream", cpus: &placement.cpus, pages: *pages, sampling: *sampling, counters };
     task.check_limits()?;
     if workload.bytes_per_array < size_of::<f64>() as u64 {
         return refused("stream", format!("{} bytes hold no double", workload.bytes_per_array));

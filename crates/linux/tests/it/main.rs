@@ -5,6 +5,7 @@
 #[path = "../support/allowed.rs"]
 mod allowed;
 mod copy;
+mod counters;
 mod disk;
 mod latency;
 mod program;

@@ -2,6 +2,7 @@
 
 mod common;
 mod copy;
+mod counted;
 mod io;
 mod latency;
 mod memory;
@@ -10,6 +11,7 @@ mod stream;
 
 pub use common::{Direction, Flow, Pages, Placement, Sampling};
 pub use copy::{CopyLoop, CopyWorkload};
+pub use counted::{CountedTarget, CountedWorkload};
 pub use io::{
     DiskMethod, DiskOrder, DiskPath, IoPath, IoWorkload, StreamGroup, TcpPath, ToolPeer, ToolProcess,
     ToolWorkload,
@@ -38,6 +40,8 @@ pub enum Workload {
     Tool(ToolWorkload),
     /// A program of the user.
     Program(ProgramWorkload),
+    /// A workload whose events are counted.
+    Counted(CountedWorkload),
 }
 
 impl fmt::Display for Workload {
@@ -72,6 +76,7 @@ impl fmt::Display for Workload {
             Self::Io(io) => io.fmt(f),
             Self::Tool(tool) => tool.fmt(f),
             Self::Program(program) => program.fmt(f),
+            Self::Counted(counted) => counted.fmt(f),
         }
     }
 }

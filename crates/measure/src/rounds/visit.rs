@@ -27,7 +27,12 @@ pub(crate) struct VisitOutcome {
 
 /// Runs a workload once.
 pub(super) fn run_visit(probe: &dyn Probe, workload: &Workload) -> Result<VisitOutcome, ProbeError> {
-    let taken = match (workload, probe.run(workload)?) {
+    of_outcome(workload, probe.run(workload)?)
+}
+
+/// Converts the outcome of a workload.
+pub(crate) fn of_outcome(workload: &Workload, outcome: Outcome) -> Result<VisitOutcome, ProbeError> {
+    let taken = match (workload, outcome) {
         (Workload::Copy(_), Outcome::Copy(outcome)) => VisitOutcome {
             samples: outcome.samples.iter().map(|sample| sample.bytes_copied_per_s()).collect(),
             start_skew_ns: outcome.start_skew_ns,
@@ -109,6 +114,7 @@ fn nothing(workload: &Workload) -> ProbeError {
         Workload::Io(_) => ("I/O", "nothing was moved"),
         Workload::Tool(tool) => (tool.program.as_str(), "nothing was measured"),
         Workload::Program(program) => (program.program(), "nothing was measured"),
+        Workload::Counted(_) => ("counted workload", "nothing was measured"),
     };
     ProbeError::Refused { what: what.to_owned(), why: format!("{did} during sampling") }
 }

@@ -1,6 +1,8 @@
 //! Figures of a host: the values of all views of a document.
 
-use crate::views::{completed, copy_views, io_views, latency_views, stream_views, sweep_views, ViewSubject};
+use crate::views::{
+    completed, copy_views, counter_views, io_views, latency_views, stream_views, sweep_views, ViewSubject,
+};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
@@ -71,6 +73,12 @@ pub(super) fn views(document: &Document) -> Vec<View> {
             let machine = record.provenance.machine.fingerprint.as_str();
             let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
             targets.into_iter().flat_map(|target| sweep_views(record, &subject(machine, target))).collect()
+        }
+        Document::Counters(record) => {
+            let machine = record.provenance.machine.fingerprint.as_str();
+            let pairs = record.factors.pairs.iter();
+            let targets = targets(pairs.map(|pair| (pair.cpu_node, pair.memory_node)));
+            targets.into_iter().flat_map(|target| counter_views(record, &subject(machine, target))).collect()
         }
         Document::View(view) => vec![completed((**view).clone(), None)],
         Document::Comparison(comparison) => comparison.views.clone(),

@@ -4,8 +4,8 @@ use super::view::{view, Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Direction, Flow, StreamOp};
 use numaio_schema::{
-    Cell, IntervalKind, LatencyRecord, Model, NodeValue, Provenance, Quantity, Reading, StreamRecord,
-    StreamScope, Summary, SweepRecord, SweepScope, View,
+    Cell, CounterRecord, IntervalKind, LatencyRecord, Model, NodeValue, Provenance, Quantity, Reading,
+    SchedulingFactor, StreamRecord, StreamScope, Summary, SweepRecord, SweepScope, View,
 };
 
 /// Fixed side of the measured pairs.
@@ -148,6 +148,29 @@ pub fn sweep_views(record: &SweepRecord, subject: &ViewSubject) -> Vec<View> {
             quantity: method.quantity,
         };
         measured_view(subject, kind, &readings, record.provenance.complete)
+    });
+    measured(views, &record.provenance)
+}
+
+/// Returns the NUMA scheduling factors of the pairs around the target, CPU-centric and
+/// memory-centric.
+pub fn counter_views(record: &CounterRecord, subject: &ViewSubject) -> Vec<View> {
+    let pairs = || record.factors.pairs.iter();
+    let nodes = pairs().map(|pair| (pair.cpu_node, pair.memory_node));
+    let around = |center: &&Center| center.is_around(subject.target, nodes.clone());
+    let views = Center::ALL.iter().filter(around).filter_map(|center| {
+        let value = |pair: &SchedulingFactor| {
+            let node = center.other(subject.target, pair.cpu_node, pair.memory_node)?;
+            let interval = Some(pair.interval);
+            Some(NodeValue { node, value: pair.factor, interval, n: pair.n, drift: 0.0, factor: None })
+        };
+        let kind = Kind {
+            name: format!("scheduling-factor-{}", center.name()),
+            title: format!("Scheduling factor, {}", center.title()),
+            direction: None,
+            quantity: Quantity::Cost,
+        };
+        view(subject, kind, pairs().filter_map(value).collect(), !record.provenance.complete)
     });
     measured(views, &record.provenance)
 }

@@ -1,6 +1,7 @@
 //! The simulated machine behind the interfaces of a real one.
 
 mod copy;
+mod counted;
 mod device_sharing;
 mod io;
 mod irq_steering;
@@ -253,6 +254,7 @@ impl Probe for Simulated {
             Workload::Io(io) => self.io(io).map(Outcome::Io),
             Workload::Tool(tool) => Err(ProbeError::Unsupported { what: tool.program.clone() }),
             Workload::Program(program) => self.program(program).map(Outcome::Program),
+            Workload::Counted(counted) => self.counted(counted).map(Outcome::Counted),
         }
     }
 }
@@ -283,6 +285,7 @@ impl Control for Simulated {
                 tree.file(&path, format!("{weight}\n"));
                 Ok(Change::InterleaveWeight { node: *node, weight: before })
             }
+            Change::Prefetchers { .. } => refused("No such file or directory"),
             // The simulated kernel is Linux 6.12, which lacks it.
             Change::AutomaticInterleave { .. } => refused("No such file or directory"),
             Change::IrqAffinity { .. }

@@ -29,7 +29,7 @@ impl Simulated {
         Ok(self.stream_truth(&stream)? * program.efficiency)
     }
 
-    fn admit_program(
+    pub(super) fn admit_program(
         &self,
         workload: &ProgramWorkload,
     ) -> Result<(&SimulatedProgram, StreamWorkload), ProbeError> {

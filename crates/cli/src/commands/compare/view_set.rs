@@ -9,7 +9,8 @@ use numaio_schema::{Document, View, Warning};
 use std::path::Path;
 
 /// Prefixes of view names, in the order of their columns. Other views follow.
-const ORDER: [&str; 7] = ["slit", "hmat-", "latency-", "stream-", "sweep-", "copy-", "io-"];
+const ORDER: [&str; 8] =
+    ["slit", "hmat-", "latency-", "scheduling-factor-", "stream-", "sweep-", "copy-", "io-"];
 
 /// Views of one target, with the provenance of their measurements.
 #[derive(Debug)]
@@ -77,6 +78,7 @@ impl<'a> ViewSet<'a> {
             ),
             Document::Stream(record) => numaio_model::stream_views(record, subject),
             Document::Sweep(record) => numaio_model::sweep_views(record, subject),
+            Document::Counters(record) => numaio_model::counter_views(record, subject),
             Document::Latency(record) => numaio_model::latency_views(record, subject),
             Document::Io(record) => numaio_model::io_views(record, subject),
             Document::View(view) => {

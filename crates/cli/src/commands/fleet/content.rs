@@ -134,6 +134,7 @@ fn kind(document: &Document) -> Option<&str> {
         Document::Stream(record) => &record.schema,
         Document::Latency(record) => &record.schema,
         Document::Sweep(record) => &record.schema,
+        Document::Counters(record) => &record.schema,
         Document::Io(record) => &record.schema,
         Document::View(view) => &view.schema,
         Document::Comparison(comparison) => &comparison.schema,
