@@ -21,8 +21,8 @@ LEARNED, UNSEEN = 3, 8
 STREAMS = "1,2,4"
 # Time limit of the nodes alone in seconds, and length of a visit in milliseconds.
 ALONE_S, WINDOW_MS = 90, 300
-# Time limit of a machine in seconds.
-TIME_LIMIT_S = 2400
+# Time limit of a disk in seconds.
+TIME_LIMIT_S = 1500
 
 # Prints the streams of the suggested mix as NODE:STREAMS,...
 SUGGESTED = r"""
@@ -107,21 +107,20 @@ def cases(folder, name):
     return found
 
 
-def measure(static, machine, numbers, nodes):
-    """Measures disks of one machine in one boot; returns the cases of each."""
-    names = {number: "vd" + chr(ord("a") + number) for number in numbers}
-    parts = [script(name, random_mixes(f"{SEED}-{machine}-{number}", nodes)) for number, name in names.items()]
-    lines = ["echo 0 >/proc/sys/kernel/numa_balancing", f"cat >/out/suggested.awk <<'END_OF_AWK'{SUGGESTED}END_OF_AWK", *parts]
+def measure(static, machine, number, nodes):
+    """Measures a disk of a machine; returns its cases."""
+    name = "vd" + chr(ord("a") + number)
+    lines = ["echo 0 >/proc/sys/kernel/numa_balancing", f"cat >/out/suggested.awk <<'END_OF_AWK'{SUGGESTED}END_OF_AWK",
+             script(name, random_mixes(f"{SEED}-{machine}-{number}", nodes))]
     with tempfile.TemporaryDirectory() as folder:
         command = ["lab/run", machine, "--timeout", str(TIME_LIMIT_S), "--bin", static, "--get", folder, "--", "sh", "-c", "\n".join(lines)]
         # A failed prediction is counted as missing, and the others are kept.
         subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.DEVNULL)
-        for name in names.values():
-            for direction in DIRECTIONS:
-                path = os.path.join(folder, f"{name}-{direction}.learned")
-                learned = open(path).read().split() if os.path.exists(path) else []
-                print(f"{machine} {name}, device {direction}: measured {'; '.join(learned) or 'no mix'}", flush=True)
-        return {number: cases(folder, name) for number, name in names.items()}
+        for direction in DIRECTIONS:
+            path = os.path.join(folder, f"{name}-{direction}.learned")
+            learned = open(path).read().split() if os.path.exists(path) else []
+            print(f"{machine} {name}, device {direction}: measured {'; '.join(learned) or 'no mix'}", flush=True)
+        return cases(folder, name)
 
 
 def summary(name, found):
@@ -151,7 +150,8 @@ def predict_lab(static, arguments, table):
     rows, summaries, all_cases = [], [], []
     for machine, numbers in selected(arguments).items():
         described = description(machine)
-        for number, found in measure(static, machine, numbers, len(described["nodes"])).items():
+        for number in numbers:
+            found = measure(static, machine, number, len(described["nodes"]))
             name = f"{machine}:{number} {rule_of(disks(described)[number])}"
             summaries.append(summary(name, found))
             all_cases += found
