@@ -160,6 +160,10 @@ fn bench_message(text: &str) {
             let buffers = u128::from(run.block_bytes) * u128::from(run.depth) * u128::from(run.streams());
             let is_limited = (1..=256).contains(&run.streams()) && buffers <= 4 << 30;
             assert!(is_limited || run.check_limits().is_err(), "{run:?}");
+        } else if let Request::Ping(ping) = request {
+            let bytes: u128 = ping.parts.iter().map(|part| u128::from(*part)).sum();
+            let is_limited = (1..=8).contains(&ping.parts.len()) && (1..=64 << 20).contains(&bytes);
+            assert_eq!(is_limited, ping.check_limits().is_ok(), "{ping:?}");
         }
     }
     if let Some(answer) = decode::bench_answer(text) {
@@ -301,6 +305,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({
             "kind": "tool", "program": "iperf3", "args": ["-s"], "processes": 1, "placement": null, "time_limit_ms": 9,
         }),
+        json!({"kind": "ping", "parts": [65536, 0], "placement": null}),
         json!({"kind": "ready", "port": 5000, "key": ([9; 32])}),
         json!({"kind": "slice", "ns": 1_000_000, "bytes": [7, 0]}),
         json!({"kind": "welcome", "numaio": "1", "nodes": [{"node": 0, "cpus": "0-3", "memory": true}], "interface": null}),

@@ -68,3 +68,32 @@ fn undo_restores_settings_after_kill_9() {
     // A kill during a write may leave a temporary file, which is not read as a receipt.
     assert!(!text("receipts").lines().any(|name| name.ends_with(".json")), "{}", text("receipts"));
 }
+
+/// The interrupts move to each node and return after each measurement, after a kill by undo.
+#[test]
+fn bench_net_measures_interrupts_on_each_node_and_puts_them_back() {
+    let Some(lab) = Lab::open("bench_net_measures_interrupts_on_each_node_and_puts_them_back") else {
+        return;
+    };
+    let folder = Folder::new("irq-nodes");
+    let bench = "numaio bench net --peer localhost --device eth0 --irq-nodes 0,2 --streams 1 --cpu-nodes 0 \
+        --direction write --window 100";
+    let line = format!(
+        "{SETUP} ip link set lo up; {bench} --precision 90 --seconds 10 --json >/out/records.json; state >/out/measured; \
+         ls /out/state/numaio/interrupts/*/ >/out/saved; numaio undo --list >/out/list; \
+         {bench} --seconds 60 --precision 0.01 >/dev/null & \
+         until ls /out/state/numaio/receipts/*.json >/dev/null 2>&1; do :; done; sleep 0.2; kill -9 $!; \
+         while [ -d /proc/$! ]; do sleep 0.02; done; numaio undo; state >/out/after"
+    );
+    let output = lab.run("amd-2p", &folder.0, &["sh", "-c", &line]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file of results");
+    assert_eq!(text("measured"), text("before"), "{stderr}");
+    assert_eq!(text("after"), text("before"), "{stderr}");
+    assert!(text("list").contains("No changes to undo") && text("saved").lines().count() == 2, "{stderr}");
+    let [first, second]: [serde_json::Value; 2] =
+        serde_json::from_str(&text("records.json")).expect("two records");
+    let cpus = |record: &serde_json::Value| record["device"]["irqs"][0]["affinity"].to_string();
+    assert_ne!(cpus(&first), cpus(&second), "{stderr}");
+}

@@ -5,11 +5,12 @@
 
 use crate::support::{lock, skip};
 use numaio_machine::workload::Direction;
-use numaio_schema::{IoEngine, IoRecord};
+use numaio_schema::{IoEngine, IoRecord, PingRecord};
 use std::path::Path;
 use std::process::Command;
 
 const TEST: &str = "bench rdma between two guests";
+const PING: &str = "--precision 90 --seconds 5 --no-save --quiet --json";
 const COMMON: &str = "--streams 1 --precision 90 --seconds 5 --no-save --quiet --json";
 
 #[test]
@@ -23,9 +24,13 @@ fn bench_measures_every_operation_between_two_hosts_with_soft_roce() {
     if !check.status.success() {
         return skip(TEST, String::from_utf8_lossy(&check.stderr).trim());
     }
-    let rdma = |op: &str| format!("bench rdma PEER --device rxe0 --gid 1 --op {op} --window 1000 {COMMON}");
+    let rdma_of = |op: &str| format!("bench rdma PEER --device rxe0 --gid 1 --op {op}");
+    let rdma = |op: &str| format!("{} --window 1000 {COMMON}", rdma_of(op));
     let net = format!("bench net PEER --window 500 {COMMON}");
-    let lines = [rdma("write"), rdma("read"), rdma("send"), net];
+    let ping = |op: &str| format!("{} --ping --sizes 64,64K {PING}", rdma_of(op));
+    let net_ping = format!("bench net PEER --ping --sizes 64 --window 500 {PING}");
+    let lines =
+        [rdma("write"), rdma("read"), rdma("send"), net, ping("write"), ping("read"), ping("send"), net_ping];
     let mut command = Command::new(&lab);
     command.arg(binary);
     for line in &lines {
@@ -39,6 +44,10 @@ fn bench_measures_every_operation_between_two_hosts_with_soft_roce() {
     for (run, line) in runs.iter().zip(&lines) {
         let (status, json) = run.split_once('\n').expect("a status");
         assert_eq!(status, "0", "{line}: {err}");
+        if line.contains("--ping") {
+            check_latency(&PingRecord::from_json(json).expect("a record"), line);
+            continue;
+        }
         let record = IoRecord::from_json(json).expect("a record");
         let remote = record.remote.as_ref().expect("the other host's interface");
         assert_eq!(remote.name, "eth0", "{line}");
@@ -53,6 +62,19 @@ fn bench_measures_every_operation_between_two_hosts_with_soft_roce() {
                 assert!(!record.device.irqs.is_empty() && !remote.irqs.is_empty(), "{:?}", record.device);
             }
         }
+    }
+}
+
+/// Checks a record of `--ping`.
+fn check_latency(record: &PingRecord, line: &str) {
+    let engine = if line.contains("rdma") { IoEngine::Perftest } else { IoEngine::Tcp };
+    assert_eq!(record.method.engine, engine, "{line}");
+    for cell in &record.cells {
+        let median = cell.latency_ns.median().expect("a median");
+        let (p99, min) = (cell.p99_ns.as_ref().expect("a percentile"), cell.min_ns.expect("a minimum"));
+        assert!(0.0 < min && min <= median && median <= p99.max, "{line}: {cell:?}");
+        let operation = cell.operation.as_deref();
+        assert!(operation.is_none_or(|operation| line.contains(&format!("--op {operation}"))), "{cell:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::options::Common;
 use crate::store::{self, Kind};
 use crate::{input, output};
 use numaio_machine::topology::Identity;
-use numaio_schema::{Document, PlanProblem, Provenance};
+use numaio_schema::{Document, IoRecord, PlanProblem, Provenance};
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::iter;
@@ -119,6 +119,19 @@ pub fn read_of_one_machine(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>
     Ok(documents)
 }
 
+/// Reads the saved I/O measurements of a kind, newest first, and reports unreadable ones.
+pub fn saved_io(common: &Common, kind: Kind, identity: &Identity) -> Vec<IoRecord> {
+    let read_io = |path: PathBuf| match read(&path) {
+        Ok(Document::Io(record)) => Some(*record),
+        Ok(_) => None,
+        Err(failure) => {
+            output::remark(common, &format!("skipped {}", failure.message));
+            None
+        }
+    };
+    saved(common, kind, identity).filter_map(read_io).collect()
+}
+
 /// Fails if a document is of another machine or host: identical machines have the same fingerprint.
 pub fn check_host(path: &Path, document: &Document, host: &Identity) -> Result<(), Failure> {
     let own = identity(document);
@@ -150,6 +163,7 @@ pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
         Document::Counters(record) => Some(("counters", &record.provenance)),
         Document::Latency(record) => Some(("latency", &record.provenance)),
         Document::Io(record) => Some(("I/O", &record.provenance)),
+        Document::Ping(record) => Some(("network latency", &record.provenance)),
         _ => None,
     }
 }
@@ -191,6 +205,7 @@ pub fn machine_of(document: &Document) -> String {
         Document::Counters(record) => record.provenance.machine.fingerprint.clone(),
         Document::Latency(record) => record.provenance.machine.fingerprint.clone(),
         Document::Io(record) => record.provenance.machine.fingerprint.clone(),
+        Document::Ping(record) => record.provenance.machine.fingerprint.clone(),
         Document::View(view) => view.machine.clone(),
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
         Document::Validation(validation) => validation.machine.fingerprint.clone(),

@@ -24,6 +24,10 @@ pub enum Kind {
     Latency,
     /// I/O bandwidths.
     Io,
+    /// Network latencies.
+    Ping,
+    /// I/O bandwidths with interrupts moved to other nodes.
+    Interrupts,
     /// Comparisons of views.
     Comparison,
 }
@@ -38,6 +42,8 @@ impl Kind {
             Self::Counters => "counters",
             Self::Latency => "latencies",
             Self::Io => "io",
+            Self::Ping => "pings",
+            Self::Interrupts => "interrupts",
             Self::Comparison => "comparisons",
         }
     }
@@ -52,6 +58,8 @@ impl Kind {
             Self::Counters => "counted events",
             Self::Latency => "latencies",
             Self::Io => "I/O measurements",
+            Self::Ping => "network latencies",
+            Self::Interrupts => "measurements with moved interrupts",
             Self::Comparison => "comparisons",
         }
     }

@@ -92,6 +92,7 @@ impl Probe for Kernel {
                 IoPath::Null => crate::io::null(&self.root, limit, io).map(Outcome::Io),
                 IoPath::Gpu { device } => cuda::run(&self.root, limit, io, *device).map(Outcome::Io),
             },
+            Workload::Ping(ping) => self.peer(&ping.peer)?.ping(&self.root, limit, ping).map(Outcome::Ping),
             Workload::Tool(tool) => match &tool.peer {
                 Some(peer) => self.peer(&peer.peer)?.tool(tool, peer, tool::run).map(Outcome::Tool),
                 None => tool::run(tool).map(Outcome::Tool),

@@ -4,8 +4,8 @@ use crate::counters::{Count, MissingCounter};
 use crate::ids::NodeId;
 use crate::set::CpuSet;
 use crate::workload::{
-    CopyWorkload, CountedWorkload, IoWorkload, LatencyWorkload, ProgramWorkload, StreamWorkload,
-    ToolWorkload, Workload,
+    CopyWorkload, CountedWorkload, IoWorkload, LatencyWorkload, PingWorkload, ProgramWorkload,
+    StreamWorkload, ToolWorkload, Workload,
 };
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,17 @@ pub trait ProbeExt: Probe {
         }
     }
 
+    /// Exchanges messages with a peer.
+    ///
+    /// # Errors
+    /// As [`ProbeExt::copy`].
+    fn ping(&self, ping: &PingWorkload) -> Result<PingOutcome, ProbeError> {
+        match self.run(&Workload::Ping(ping.clone()))? {
+            Outcome::Ping(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
+
     /// Runs an external program.
     ///
     /// # Errors
@@ -113,6 +124,8 @@ pub enum Outcome {
     Latency(LatencyOutcome),
     /// Outcome of [`Workload::Io`].
     Io(IoOutcome),
+    /// Outcome of [`Workload::Ping`].
+    Ping(PingOutcome),
     /// Outcome of [`Workload::Tool`].
     Tool(ToolOutcome),
     /// Outcome of [`Workload::Program`].
@@ -319,6 +332,61 @@ impl IoOutcome {
     }
 }
 
+/// Outcome of a ping-pong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PingOutcome {
+    /// Median round-trip time of each slice in nanoseconds, in chronological order, without the
+    /// warm-up.
+    pub medians_ns: Vec<u64>,
+    /// Number of round trips in these slices.
+    pub round_trips: u64,
+    /// Shortest round trip in nanoseconds.
+    pub min_ns: u64,
+    /// 99th percentile of all round trips in nanoseconds.
+    pub p99_ns: u64,
+    /// Total time including buffers and checks, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Location of the buffer's pages.
+    pub residency: Residency,
+    /// Outcome of the peer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub there: Option<PeerOutcome>,
+    /// Reason if the run was interrupted; the round trips are those made before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<String>,
+}
+
+impl PingOutcome {
+    /// Summarizes the round-trip times of each slice, in nanoseconds; slices without any are left
+    /// out.
+    pub fn of_slices(slices: &[Vec<u64>]) -> Self {
+        let sorted = |times: &mut Vec<u64>| times.sort_unstable();
+        let mut all: Vec<u64> = slices.concat();
+        sorted(&mut all);
+        let medians = slices.iter().filter(|slice| !slice.is_empty()).map(|slice| {
+            let mut slice = slice.clone();
+            sorted(&mut slice);
+            percentile(&slice, 50)
+        });
+        Self {
+            medians_ns: medians.collect(),
+            round_trips: all.len() as u64,
+            min_ns: all.first().copied().unwrap_or(0),
+            p99_ns: percentile(&all, 99),
+            elapsed_ns: 0,
+            residency: Residency::default(),
+            there: None,
+            cut: None,
+        }
+    }
+}
+
+/// Returns a percentile of sorted values by the nearest rank, or 0 without values.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0)
+}
+
 /// Outcome of an external program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutcome {
@@ -425,4 +493,21 @@ pub enum ProbeError {
     /// A signal interrupted the run.
     #[error("interrupted")]
     Interrupted,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_are_summarized_by_nearest_rank() {
+        let times: Vec<u64> = (1..=100).rev().collect();
+        let outcome = PingOutcome::of_slices(&[times, vec![5, 1, 3], Vec::new()]);
+        assert_eq!((outcome.medians_ns, outcome.round_trips), (vec![50, 3], 103));
+        assert_eq!((outcome.min_ns, outcome.p99_ns), (1, 99));
+        let one = PingOutcome::of_slices(&[vec![7]]);
+        assert_eq!((one.medians_ns, one.min_ns, one.p99_ns), (vec![7], 7, 7));
+        let none = PingOutcome::of_slices(&[]);
+        assert_eq!((none.round_trips, none.medians_ns.len(), none.p99_ns), (0, 0, 0));
+    }
 }

@@ -4,8 +4,8 @@
 //! [`campaign::run`] measures the cells of Algorithm 1 of Li et al. (ICPP 2013): threads on a
 //! target node copy from and to every node with memory. [`stream::run`] and [`latency::run`]
 //! measure every pair of CPU node and memory node, [`sweep::run`] a program of the user on every
-//! pair, and [`io::run`] streams between a device and each node, moved by an [`engine`]. All use
-//! the same stopping [`Rule`].
+//! pair, and [`io::run`] streams between a device and each node, moved by an [`engine`].
+//! [`ping::run`] measures the latency of a network. All use the same stopping [`Rule`].
 
 pub mod campaign;
 mod cells;
@@ -16,6 +16,7 @@ pub mod latency;
 pub mod net;
 mod options;
 mod pairs;
+pub mod ping;
 mod rounds;
 mod setting;
 mod sizes;
@@ -30,6 +31,7 @@ pub use io::IoOptions;
 pub use latency::LatencyOptions;
 pub use net::NetOptions;
 pub use options::{CampaignError, Options, Threads};
+pub use ping::{PingEngine, PingOptions};
 pub use rounds::Rule;
 pub use setting::{Event, Setting};
 pub use stream::StreamOptions;

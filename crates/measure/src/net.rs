@@ -22,6 +22,8 @@ pub enum End {
     Local,
     /// The peer.
     Remote,
+    /// Both: every placement of this machine with every one of the peer.
+    Both,
 }
 
 /// A side of a stream.
@@ -80,7 +82,7 @@ pub fn run(
     options: &NetOptions,
     report: &mut dyn FnMut(&Event),
 ) -> Result<IoRecord, CampaignError> {
-    let ends: Vec<(End, IoOptions)> = [End::Local, End::Remote]
+    let ends: Vec<(End, IoOptions)> = [End::Local, End::Remote, End::Both]
         .into_iter()
         .filter_map(|end| Some((end, of_end(end, far, options)?)))
         .collect();
@@ -112,12 +114,12 @@ fn of_end(end: End, far: &RemoteEnd, options: &NetOptions) -> Option<IoOptions> 
         return None;
     }
     let operation = options.io.operations.first().cloned().flatten();
+    let at = |place| Some(operation_at(operation.as_deref(), place));
+    let remote_operations = || (0..far.places.len()).map(at).collect();
     let (places, operations) = match end {
-        End::Local => (options.places.clone(), vec![operation]),
-        End::Remote => {
-            let at = |place| Some(operation_at(operation.as_deref(), place));
-            (Placements::Local(NodeSet::one(options.home)), (0..far.places.len()).map(at).collect())
-        }
+        End::Local => (options.places.clone(), vec![operation.clone()]),
+        End::Remote => (Placements::Local(NodeSet::one(options.home)), remote_operations()),
+        End::Both => (options.places.clone(), remote_operations()),
     };
     let matrix = Matrix { places, directions, streams: options.streams.clone(), ..Matrix::default() };
     Some(IoOptions { what: IoSelection::Matrix(matrix), operations, ..options.io.clone() })

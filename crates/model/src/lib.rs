@@ -12,6 +12,7 @@ mod fit;
 pub mod fleet;
 mod fleet_summary;
 mod interleave;
+mod interrupt_costs;
 mod io;
 mod model_selection;
 mod pairs;
@@ -36,6 +37,7 @@ pub use diagnose::{diagnose, filter_by_devices, MachineEvidence};
 pub use fit::{fit, refit, ClassOptions};
 pub use fleet_summary::{fleet_host_summary, fleet_summary, FleetNameError};
 pub use interleave::interleave_weights;
+pub use interrupt_costs::{interrupt_loss, interrupt_notes, InterruptLoss};
 pub use io::io_ranks;
 pub use model_selection::select_model;
 pub use pairs::pair_classes;
@@ -52,6 +54,6 @@ pub use scheduling_factor::scheduling_factors;
 pub use sweep::sweep_classes;
 pub use validate::{note_represented, validate};
 pub use views::{
-    check, completed, copy_views, counter_views, derived, hmat_views, io_views, latency_views, slit_views,
-    stream_views, sweep_views, ViewMismatch, ViewSubject,
+    check, completed, copy_views, counter_views, derived, hmat_views, io_views, latency_views, ping_views,
+    slit_views, stream_views, sweep_views, ViewMismatch, ViewSubject,
 };

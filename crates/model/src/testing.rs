@@ -1,12 +1,12 @@
 //! Test data: measured I/O, and sweeps.
 
 use numaio_machine::ids::NodeId;
-use numaio_machine::set::CpuSet;
+use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::workload::{Direction, Placement, StreamGroup};
 use numaio_schema::{
-    FigureSource, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, PooledNoise, Provenance,
-    Quantity, Reading, ReadingVisit, Rounds, Summary, SweepCell, SweepMethod, SweepRecord, SweepScope,
-    IO_SCHEMA, SWEEP_SCHEMA,
+    FigureSource, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd, MachineSource, PingCell,
+    PingMethod, PingRecord, PooledNoise, Provenance, Quantity, Reading, ReadingVisit, Rounds, Summary,
+    SweepCell, SweepMethod, SweepRecord, SweepScope, IO_SCHEMA, PING_SCHEMA, SWEEP_SCHEMA,
 };
 
 /// Returns a reading of visits, summarized like those of a campaign.
@@ -76,6 +76,37 @@ pub fn record(node: u32, cells: Vec<IoCell>) -> IoRecord {
             rounds: Rounds { precision: 0.02, time_limit_s: 1.0, elapsed_s: 1.0, seed: 1, rounds: 5 },
         },
         cells,
+    }
+}
+
+/// Returns a record of `eth0` on a node: local node, remote node, bytes and microseconds of each
+/// cell.
+pub fn ping(node: u32, cells: &[(u32, u32, u64, f64)]) -> PingRecord {
+    let cell = |(local, remote, message_bytes, us): &(u32, u32, u64, f64)| PingCell {
+        cpu_node: NodeId(*local),
+        memory_node: NodeId(*local),
+        remote: IoRemoteEnd {
+            cpu_nodes: NodeSet::one(NodeId(*remote)),
+            memory: Some(NodeId(*remote)),
+            cpu_ns_per_byte: None,
+        },
+        message_bytes: *message_bytes,
+        operation: None,
+        striping: None,
+        parts: Vec::new(),
+        latency_ns: about(us * 1e3),
+        p99_ns: None,
+        min_ns: None,
+    };
+    let streams = record(node, Vec::new());
+    PingRecord {
+        schema: PING_SCHEMA.to_owned(),
+        provenance: provenance(),
+        device: IoDevice { name: "eth0".to_owned(), ..streams.device },
+        remote: None,
+        rails: Vec::new(),
+        method: PingMethod { engine: IoEngine::Tcp, version: "0".to_owned(), rounds: streams.method.rounds },
+        cells: cells.iter().map(cell).collect(),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct IrqRequest {
     pub isolated: CpuSet,
     /// Whether to use receive flow steering, a setting of the machine.
     pub flow_steering: bool,
+    /// Node whose CPUs serve the devices; `None` for the node of each device.
+    pub node: Option<NodeId>,
 }
 
 /// Reads the interrupts and queues of a device.
@@ -77,7 +79,10 @@ struct Core {
 /// Returns the cores for a device's interrupts: those of its node that no task uses, if any.
 fn cores(topology: &Topology, device: &DeviceIrqs, request: &IrqRequest, plan: &mut IrqPlan) -> Vec<Core> {
     let name = &device.device;
-    let (node, why) = serving_node(topology, device.node);
+    let (node, why) = match request.node {
+        Some(node) => (Some(node), format!("uses CPUs of node {node}, as requested")),
+        None => serving_node(topology, device.node),
+    };
     plan.reasons.push(format!("{name}: {why}"));
     let none = CpuSet::new();
     let all_cores = cores_of_node(topology, node, &none, &none);

@@ -2,8 +2,8 @@
 
 use numaio_machine::topology::{Identity, Topology};
 use numaio_schema::{
-    Comparison, Document, IoRecord, LatencyRecord, Model, Provenance, StreamRecord, StreamScope, SweepRecord,
-    SweepScope, TopologyDocument, View,
+    Comparison, Document, IoRecord, LatencyRecord, Model, PingRecord, Provenance, StreamRecord, StreamScope,
+    SweepRecord, SweepScope, TopologyDocument, View,
 };
 use std::collections::BTreeSet;
 
@@ -36,6 +36,8 @@ pub struct MachineDocuments {
     pub latencies: Vec<LatencyRecord>,
     /// Records of measured device I/O.
     pub ios: Vec<IoRecord>,
+    /// Records of measured network latency.
+    pub pings: Vec<PingRecord>,
     /// Comparisons of views.
     pub comparisons: Vec<Comparison>,
     /// Views outside comparisons; those without a time are in reverse order of addition.
@@ -116,6 +118,7 @@ impl Bundle {
             Document::Counters(_) => return Err(BundleError::Counters),
             Document::Latency(it) => self.machine_mut(&owner(&it.provenance.machine)).latencies.push(*it),
             Document::Io(it) => self.machine_mut(&owner(&it.provenance.machine)).ios.push(*it),
+            Document::Ping(it) => self.machine_mut(&owner(&it.provenance.machine)).pings.push(*it),
             Document::Comparison(it) => {
                 require_one_machine(&it)?;
                 self.machine_mut(&owner(&it.machine)).comparisons.push(*it);
@@ -238,6 +241,7 @@ impl MachineDocuments {
             .chain(sweeps)
             .chain(latencies)
             .chain(self.ios.iter().map(|it| &it.provenance))
+            .chain(self.pings.iter().map(|it| &it.provenance))
             .collect()
     }
 
@@ -266,6 +270,9 @@ impl MachineDocuments {
         for io in &self.ios {
             documents.push(serde_json::to_value(io)?);
         }
+        for ping in &self.pings {
+            documents.push(serde_json::to_value(ping)?);
+        }
         for comparison in &self.comparisons {
             documents.push(serde_json::to_value(comparison)?);
         }
@@ -282,6 +289,7 @@ impl MachineDocuments {
         self.sweeps.sort_by_key(|it| newest(it.provenance.measured_at));
         self.latencies.sort_by_key(|it| newest(it.provenance.measured_at));
         self.ios.sort_by_key(|it| newest(it.provenance.measured_at));
+        self.pings.sort_by_key(|it| newest(it.provenance.measured_at));
         self.comparisons.sort_by_key(|it| newest(it.measured_at));
         self.views.sort_by_key(|it| std::cmp::Reverse(it.measured_at));
     }
@@ -299,6 +307,7 @@ impl MachineDocuments {
         self.keep_newest_sweeps();
         self.keep_newest_latencies();
         self.keep_newest_ios();
+        self.keep_newest_pings();
         let mut known = BTreeSet::new();
         self.comparisons.retain(|it| known.insert(it.target));
         let mut known = BTreeSet::new();
@@ -350,5 +359,20 @@ impl MachineDocuments {
             });
         }
         self.ios.retain(|io| !io.cells.is_empty());
+    }
+
+    /// Keeps records as a whole: the stripings of one are compared with its rails alone.
+    fn keep_newest_pings(&mut self) {
+        let mut known = BTreeSet::new();
+        self.pings.retain(|ping| {
+            let rails: Vec<_> = ping.rails.iter().map(|rail| rail.rail).collect();
+            let cells = ping.cells.iter().map(|cell| {
+                let (there, operation) = (cell.remote.cpu_nodes.to_string(), cell.operation.clone());
+                let place = (cell.cpu_node, cell.memory_node, there, cell.remote.memory);
+                (ping.device.name.clone(), rails.clone(), place, cell.message_bytes, operation, cell.striping)
+            });
+            // Not `any`, which would skip the insertions after the first one.
+            cells.filter(|key| known.insert(key.clone())).count() > 0
+        });
     }
 }

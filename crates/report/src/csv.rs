@@ -7,8 +7,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{
-    Class, FleetSummary, IoCell, IoRecord, LatencyRecord, Model, Provenance, Quantity, Reading, StreamRecord,
-    Summary, SweepRecord, View,
+    Class, FleetSummary, IoCell, IoRecord, LatencyRecord, Model, PingCell, PingRecord, Provenance, Quantity,
+    Reading, StreamRecord, Summary, SweepRecord, View,
 };
 
 /// The column names; cells that do not apply are empty.
@@ -38,7 +38,8 @@ const HEAD: [&str; 21] = [
 
 /// Formats the figures of a bundle as CSV (RFC 4180), with a header line.
 ///
-/// `what` is `copy`, `stream`, `sweep`, `latency`, `loaded-latency`, `load`, `view` or `io`.
+/// `what` is `copy`, `stream`, `sweep`, `latency`, `loaded-latency`, `load`, `view`, `io` or
+/// `ping`.
 /// `series` is the direction, operation, view, or name and build of a sweep; for I/O the device,
 /// engine, block size and streams. Bandwidth is in bytes per second, latency in nanoseconds; `low`
 /// and `high` are the 95 % interval of the median. The local cell is measured once and listed in
@@ -176,7 +177,8 @@ fn rows(machine: &MachineDocuments) -> Vec<CsvRow> {
     let views =
         views.flat_map(|(measured_at, view)| view_rows(view, &CsvRow { measured_at, ..first.clone() }));
     let ios = machine.ios.iter().flat_map(|record| io_rows(record, &on(&record.provenance)));
-    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(views).collect()
+    let pings = machine.pings.iter().flat_map(|record| ping_rows(record, &on(&record.provenance)));
+    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(pings).chain(views).collect()
 }
 
 fn copy_rows(model: &Model, first: &CsvRow) -> Vec<CsvRow> {
@@ -349,10 +351,40 @@ fn io_rows(record: &IoRecord, first: &CsvRow) -> Vec<CsvRow> {
     record.cells.iter().map(line).collect()
 }
 
+/// Returns the rows of network latency; `series` has the device, engine, size, remote node and
+/// striping.
+fn ping_rows(record: &PingRecord, first: &CsvRow) -> Vec<CsvRow> {
+    let line = |cell: &PingCell| {
+        let operation = cell.operation.iter().map(|operation| format!(" {operation}")).collect::<String>();
+        let parts: Vec<String> = cell.parts.iter().map(u64::to_string).collect();
+        let striped = if parts.is_empty() { String::new() } else { format!(" as {}", parts.join("+")) };
+        let series = format!(
+            "{} with {}{operation}, {} bytes{striped}, remote node {}",
+            io_text::device_name(&record.device),
+            record.method.engine.name(),
+            cell.message_bytes,
+            cell.remote.cpu_nodes
+        );
+        let line = CsvRow {
+            measured_at: Some(record.provenance.measured_at),
+            what: "ping",
+            series: SafeText::new(&series),
+            target: record.device.node.map(|node| node.0),
+            cpu_node: Some(cell.cpu_node.0),
+            memory_node: Some(cell.memory_node.0),
+            unit: SafeText::new("ns"),
+            ..first.clone()
+        };
+        line.reading(&cell.latency_ns)
+    };
+    record.cells.iter().map(line).collect()
+}
+
 fn view_rows(view: &View, first: &CsvRow) -> Vec<CsvRow> {
     let unit = match view.quantity {
         Quantity::Distance => "distance",
         Quantity::NsPerLoad => "ns_per_load",
+        Quantity::Nanoseconds => "ns",
         Quantity::BytesPerS => "bytes_per_s",
         Quantity::Score => "score",
         Quantity::Cost => "cost",

@@ -11,6 +11,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Direction;
 use numaio_schema::{IntervalKind, IoCell, IoDevice, IoRecord, IoRemoteEnd};
+use std::collections::BTreeSet;
 
 /// Formats a record as tables of message size, streams, placement at both ends, bandwidth and CPU
 /// time.
@@ -32,13 +33,15 @@ pub fn net_text(record: &IoRecord, style: &TextStyle) -> String {
     }
     for name in titles {
         page.heading(&name);
-        write_table(&mut page, record.cells.iter().filter(|cell| table_title(cell) == name));
+        let cells = || record.cells.iter().filter(|cell| table_title(cell) == name);
+        write_matrices(&mut page, &cells().collect::<Vec<_>>());
+        write_table(&mut page, cells());
     }
     page.into_text()
 }
 
 /// Returns direction and operation of a cell, the title of its table.
-fn table_title(cell: &IoCell) -> String {
+pub(crate) fn table_title(cell: &IoCell) -> String {
     let directions: Vec<&str> = cell
         .groups
         .iter()
@@ -72,12 +75,12 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
         let unsettled = if summary.is_some() && !reading.settled { "unsettled" } else { "" };
         let failure = reading.failure.as_deref().map(short).unwrap_or_default();
         let remote = cell.remote.as_ref();
+        let [here, there] = both_placements(cell);
         let row = [
             format_size(cell.block_bytes),
             cell.streams().to_string(),
-            cell.placement()
-                .map_or_else(String::new, |(cpu, memory, _)| placement(&cpu.to_string(), Some(memory))),
-            remote.map(remote_placement).unwrap_or_default(),
+            here,
+            there,
             reading.median().map_or_else(|| "-".to_owned(), |value| figures.format(value)),
             known.map(half_width).unwrap_or_default(),
             cell.cpu_ns_per_byte.map(seconds_per_gb).unwrap_or_default(),
@@ -89,12 +92,62 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
     page.table(2, &table.without_empty_columns());
 }
 
+/// Returns the nodes of sender and receiver of a cell with local buffers at both ends.
+fn sender_and_receiver(cell: &IoCell) -> Option<(NodeId, NodeId)> {
+    let (local, memory, direction) = cell.placement()?;
+    let remote = cell.remote.as_ref().filter(|remote| remote.cpu_nodes.len() == 1)?;
+    let there = remote.cpu_nodes.iter().next().filter(|node| remote.memory == Some(*node))?;
+    (local == memory).then_some(match direction {
+        Direction::Write => (local, there),
+        Direction::Read => (there, local),
+    })
+}
+
+/// Writes a matrix of the nodes of sender and receiver for each message size and number of streams,
+/// if both ends were varied together.
+fn write_matrices(page: &mut TextPage, cells: &[&IoCell]) {
+    let pairs = cells.iter().filter_map(|cell| sender_and_receiver(cell));
+    let (senders, receivers): (BTreeSet<NodeId>, BTreeSet<NodeId>) = pairs.unzip();
+    if senders.len() < 2 || receivers.len() < 2 {
+        return;
+    }
+    let unit = page.style().unit;
+    let figures = NumberFormat::bandwidth(unit, cells.iter().filter_map(|cell| cell.bytes_per_s.median()));
+    let settings: BTreeSet<(u64, u32)> =
+        cells.iter().map(|cell| (cell.block_bytes, cell.streams())).collect();
+    for (bytes, streams) in settings {
+        let (size, streams_text) = (format_size(bytes), count(streams as usize, "stream"));
+        page.paragraph(2, 4, &format!("{size}, {streams_text}: median in {unit} by receiver node"));
+        let columns = receivers.iter().map(|node| (node.to_string(), Align::Right));
+        let mut table = Table::new(std::iter::once(("SENDER".to_owned(), Align::Right)).chain(columns));
+        for sender in &senders {
+            let text = |receiver: &NodeId| {
+                let wanted = |cell: &&&IoCell| {
+                    (cell.block_bytes, cell.streams()) == (bytes, streams)
+                        && sender_and_receiver(cell) == Some((*sender, *receiver))
+                };
+                let median = cells.iter().find(wanted).and_then(|cell| cell.bytes_per_s.median());
+                median.map_or_else(|| "-".to_owned(), |value| figures.format(value))
+            };
+            table.row(std::iter::once(sender.to_string()).chain(receivers.iter().map(text)).map(Into::into));
+        }
+        page.table(2, &table);
+        page.blank();
+    }
+}
+
 /// Formats the placement of one end: `node 0`, or `node 0, memory 1`.
 fn placement(cpus: &str, memory: Option<NodeId>) -> String {
     match memory.map(|memory| memory.to_string()) {
         Some(memory) if memory != cpus => format!("node {cpus}, memory {memory}"),
         _ => format!("node {cpus}"),
     }
+}
+
+/// Formats the placements of the local and the remote end.
+pub(crate) fn both_placements(cell: &IoCell) -> [String; 2] {
+    let local = cell.placement().map(|(cpu, memory, _)| placement(&cpu.to_string(), Some(memory)));
+    [local, cell.remote.as_ref().map(remote_placement)].map(Option::unwrap_or_default)
 }
 
 fn remote_placement(remote: &IoRemoteEnd) -> String {
@@ -122,7 +175,7 @@ fn method_sentence(record: &IoRecord) -> String {
     )
 }
 
-fn device_sentence(device: &IoDevice) -> String {
+pub(crate) fn device_sentence(device: &IoDevice) -> String {
     let node = match device.node {
         Some(node) => format!("on node {node}"),
         None => "node unknown".to_owned(),

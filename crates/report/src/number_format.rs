@@ -62,7 +62,7 @@ impl NumberFormat {
         };
         let most = match quantity {
             Quantity::BytesPerS | Quantity::Score | Quantity::Cost => 4,
-            Quantity::NsPerLoad => 1,
+            Quantity::NsPerLoad | Quantity::Nanoseconds => 1,
             Quantity::Distance => 0,
         };
         Self { decimals: decimals.min(most), ..exact }
@@ -103,7 +103,11 @@ impl NumberFormat {
     pub(crate) fn number(&self, value: f64) -> f64 {
         match self.quantity {
             Quantity::BytesPerS => self.unit.of(value),
-            Quantity::NsPerLoad | Quantity::Distance | Quantity::Score | Quantity::Cost => value,
+            Quantity::NsPerLoad
+            | Quantity::Nanoseconds
+            | Quantity::Distance
+            | Quantity::Score
+            | Quantity::Cost => value,
         }
     }
 
@@ -112,7 +116,7 @@ impl NumberFormat {
     pub(crate) fn unit(&self) -> &'static str {
         match self.quantity {
             Quantity::BytesPerS => self.unit.name(),
-            Quantity::NsPerLoad => "ns",
+            Quantity::NsPerLoad | Quantity::Nanoseconds => "ns",
             Quantity::Distance | Quantity::Score | Quantity::Cost => "",
         }
     }

@@ -88,7 +88,7 @@ fn figures(column: &Column, unit: BandwidthUnit) -> Option<NumberFormat> {
     let values = column.view.nodes.iter().map(|value| value.value);
     match column.view.quantity {
         Quantity::BytesPerS => Some(NumberFormat::bandwidth(unit, values)),
-        Quantity::NsPerLoad => Some(NumberFormat::nanoseconds(values)),
+        Quantity::NsPerLoad | Quantity::Nanoseconds => Some(NumberFormat::nanoseconds(values)),
         Quantity::Distance | Quantity::Score | Quantity::Cost => None,
     }
 }

@@ -21,6 +21,7 @@ mod job;
 mod latency;
 mod model;
 mod near;
+mod ping;
 mod placement;
 mod plan;
 mod plan_pools;
@@ -77,6 +78,7 @@ pub use job::{CommandArg, Job, JobLine, JobProblem, JobProcess, JobState, JobTot
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};
 pub use near::NearDocument;
+pub use ping::{PingCell, PingMethod, PingRail, PingRecord, Striping};
 pub use placement::{
     Basis, CoreOrder, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode,
     RejectedNode, TaskPlacement,
@@ -100,10 +102,10 @@ pub use schemas::{
     BASELINE_SCHEMA, COMPARISON_SCHEMA, COUNTERS_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA,
     DIAGNOSIS_SCHEMA, FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA, FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA,
     FLEET_SUMMARY_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
-    LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
-    PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA,
-    TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA,
-    VIEW_SCHEMA,
+    LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA,
+    SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA,
+    VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};

@@ -54,6 +54,9 @@ pub const MODEL_SCHEMA: &str = "numaio/model/1";
 /// Schema and version of [`NearDocument`](crate::NearDocument).
 pub const NEAR_SCHEMA: &str = "numaio/near/1";
 
+/// Schema and version of [`PingRecord`](crate::PingRecord).
+pub const PING_SCHEMA: &str = "numaio/ping/1";
+
 /// Schema and version of [`PlacementPlan`](crate::PlacementPlan).
 pub const PLACEMENT_SCHEMA: &str = "numaio/placement/1";
 
@@ -106,7 +109,7 @@ pub const VIEW_SCHEMA: &str = "numaio/view/1";
 pub const COMPARISON_SCHEMA: &str = "numaio/comparison/1";
 
 /// The schemas that [`Document`](crate::Document) reads.
-pub(crate) const SCHEMAS: [&str; 16] = [
+pub(crate) const SCHEMAS: [&str; 17] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
@@ -114,6 +117,7 @@ pub(crate) const SCHEMAS: [&str; 16] = [
     SWEEP_SCHEMA,
     LATENCY_SCHEMA,
     IO_SCHEMA,
+    PING_SCHEMA,
     VIEW_SCHEMA,
     COMPARISON_SCHEMA,
     VALIDATION_SCHEMA,

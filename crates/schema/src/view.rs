@@ -57,6 +57,8 @@ pub enum Quantity {
     Distance,
     /// Nanoseconds per load; lower is better.
     NsPerLoad,
+    /// Nanoseconds of a message; lower is better.
+    Nanoseconds,
     /// Bytes per second; higher is better.
     BytesPerS,
     /// A figure of a program in its own unit; higher is better.

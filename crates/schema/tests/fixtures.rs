@@ -8,9 +8,9 @@ use numaio_schema::{
     BaselineComparison, CommandArg, Comparison, Cost, CounterRecord, DaemonState, DevicePurpose,
     DevicesDocument, Diagnosis, Document, DocumentError, FigureScope, FleetCheck, FleetHostState,
     FleetHostSummary, FleetLauncher, FleetRun, FleetStatus, FleetSummary, HostReport, IoPrediction, Job,
-    JobProblem, JobState, Model, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel,
-    Stage, SweepRecord, SweepScope, TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord,
-    TransferResult, TransferTotals, ValueSource, View,
+    JobProblem, JobState, Model, PingRecord, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record,
+    SharingModel, Stage, Striping, SweepRecord, SweepScope, TopologyDocument, TransferDeviceKind,
+    TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
 };
 
 #[test]
@@ -56,6 +56,22 @@ fn counters_version_1_round_trips() {
     assert_eq!((remote.value(Counter::Cycles), remote.value(Counter::Instructions)), (None, None));
     assert_eq!((local.value(Counter::NumaHit), remote.prefetchers), (Some(120.0), Some(true)));
     assert_eq!((record.missing.len(), record.factors.pairs.len()), (1, 2));
+}
+
+#[test]
+fn ping_version_1_round_trips() {
+    let text = include_str!("fixtures/ping-1.json");
+    let ping = PingRecord::from_json(text).expect("a record");
+    let json = serde_json::to_string(&ping).expect("JSON");
+    assert_eq!(PingRecord::from_json(&json).expect("the same record"), ping);
+    let Document::Ping(document) = Document::from_json(text).expect("a document") else { panic!() };
+    assert_eq!(*document, ping);
+    let stripings: Vec<Option<Striping>> = ping.cells.iter().map(|cell| cell.striping).collect();
+    let expected = [Striping::Single(0), Striping::Single(1), Striping::Even, Striping::Measured];
+    assert_eq!(stripings, expected.map(Some));
+    assert_eq!(ping.rails[1].rail.to_string(), "203.0.113.1=203.0.113.2");
+    let [single, .., measured] = ping.cells.as_slice() else { panic!() };
+    assert!(measured.bytes_per_s() > single.bytes_per_s() && measured.parts.iter().sum::<u64>() == 65536);
 }
 
 #[test]

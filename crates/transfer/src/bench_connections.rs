@@ -8,11 +8,12 @@ use crate::ssh::ManagedProcess;
 use numaio_linux::io::tcp::{
     ControlStreams, IncomingStreams, Peer, PeerError, StreamConnector, StreamEndpoint, StreamListener,
 };
+use numaio_machine::workload::Rail;
 use numaio_mover_linux::port::net::{
     restore_congestion_control, Credentials, DataListener, DataStream, NetError, OutgoingConnections, Secret,
 };
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -122,6 +123,16 @@ impl StreamConnector for HostConnector {
         let (at, streams) = opened.map_err(|error| error.to_string())?;
         self.reached.get_or_init(|| at);
         measured_sockets(streams)
+    }
+
+    fn connect_rails(&self, endpoint: &StreamEndpoint, rails: &[Rail]) -> Result<Vec<TcpStream>, String> {
+        let credentials = Arc::new(Credentials::Plain(Secret::from_bytes(endpoint.key)));
+        let route = |rail: &Rail| (rail.local, SocketAddr::new(rail.remote, endpoint.port));
+        let routes: Vec<(IpAddr, SocketAddr)> = rails.iter().map(route).collect();
+        let connections = OutgoingConnections::start_on_routes(&routes, CONNECT_LIMIT);
+        connections.open(credentials, None, STREAMS_LIMIT);
+        let opened = connections.into_streams(rails.len(), STREAMS_LIMIT);
+        measured_sockets(opened.map_err(|error| error.to_string())?)
     }
 }
 

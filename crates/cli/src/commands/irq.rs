@@ -204,7 +204,8 @@ fn planned_document(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, F
             .collect(),
         None => CpuSet::new(),
     };
-    let request = IrqRequest { tasks, isolated: topology.isolated_cpus(), flow_steering: args.rfs };
+    let request =
+        IrqRequest { tasks, isolated: topology.isolated_cpus(), flow_steering: args.rfs, node: None };
     document.plan = Some(plan(&topology, &document.devices, document.sock_flow_entries, &request));
     Ok(document)
 }
@@ -218,7 +219,7 @@ fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
         output::remark(common, "nothing to change: numaio irq plan shows the reasons");
         return Ok(ExitCode::SUCCESS);
     }
-    check_irqbalance(common, args, &document, &changes)?;
+    check_irqbalance(common, args.despite_irqbalance, document.irqbalance, &changes)?;
     let (changes, unmovable) = numaio_place::without_unmovable(&kernel, changes)
         .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
     for irq in unmovable {
@@ -246,20 +247,20 @@ fn apply(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Hint with the privileges that changes require.
-const PERMISSION_HINT: &str =
+pub const PERMISSION_HINT: &str =
     "nothing was changed. Interrupts require root or CAP_DAC_OVERRIDE, packet steering also CAP_NET_ADMIN. \
     Containers mount /proc and /sys read-only: run as root on the host";
 
 /// Rejects changes of interrupts that irqbalance would undo.
-fn check_irqbalance(
+pub fn check_irqbalance(
     common: &Common,
-    args: &ApplyArgs,
-    document: &IrqDocument,
+    despite_irqbalance: bool,
+    irqbalance: Option<bool>,
     changes: &[AppliedChange],
 ) -> Result<(), Failure> {
     let moves = changes.iter().any(|applied| matches!(applied.change, Change::IrqAffinity { .. }));
-    match document.irqbalance {
-        Some(true) if moves && !args.despite_irqbalance => {
+    match irqbalance {
+        Some(true) if moves && !despite_irqbalance => {
             let banned = numaio_report::irqbalance_ban(changes);
             Err(Failure::new("irqbalance is running and would move these interrupts again").hint(format!(
                 "exclude them ({banned} in /etc/default/irqbalance or /etc/sysconfig/irqbalance, then restart it) \

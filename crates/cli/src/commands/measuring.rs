@@ -15,13 +15,14 @@ use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_measure::engine::{Engine, RemoteEnd};
 use numaio_measure::{
-    campaign, counters, io, latency, net, stream, sweep, CampaignError, CounterOptions, Event, IoOptions,
-    LatencyOptions, NetOptions, Options, Rule, Setting, StreamOptions, SweepOptions, Threads,
+    campaign, counters, io, latency, net, ping, stream, sweep, CampaignError, CounterOptions, Event,
+    IoOptions, LatencyOptions, NetOptions, Options, PingEngine, PingOptions, Rule, Setting, StreamOptions,
+    SweepOptions, Threads,
 };
 use numaio_model::{pair_classes, sweep_classes, ClassOptions};
 use numaio_schema::{
-    CounterRecord, IoDevice, IoRecord, LatencyRecord, MachineSource, Provenance, Record, StreamRecord,
-    SweepRecord, TopologyDocument,
+    CounterRecord, IoDevice, IoRecord, LatencyRecord, MachineSource, PingRecord, Provenance, Record,
+    StreamRecord, SweepRecord, TopologyDocument,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -165,6 +166,18 @@ pub fn measure_net(
     options: &NetOptions,
 ) -> Result<IoRecord, Failure> {
     run(common, machine, now, |setting, on_event| net::run(setting, engine, far, devices, options, on_event))
+}
+
+/// Measures latency of messages through a network between the local and the remote device.
+pub fn measure_ping(
+    common: &Common,
+    machine: MeasuredMachine,
+    now: u64,
+    engine: &PingEngine,
+    devices: (IoDevice, Option<IoDevice>),
+    options: &PingOptions,
+) -> Result<PingRecord, Failure> {
+    run(common, machine, now, |setting, on_event| ping::run(setting, engine, devices, options, on_event))
 }
 
 /// Runs a campaign with a progress line; Ctrl-C ends it early.

@@ -1,6 +1,6 @@
 //! `numaio record`: records the machine and its measurements in one file.
 
-use super::bench::{self, BenchCommand};
+use super::bench::{self, BenchCommand, BenchRecords};
 use super::measuring::{self, measure, measure_latency, measure_stream, options, rule, MeasuredMachine};
 use super::sweep::{self, SweepArgs};
 use crate::balancing::pause;
@@ -128,8 +128,11 @@ fn bench(
     command: &BenchCommand,
 ) -> Result<(), Failure> {
     let first = recording.runs();
-    for record in bench::measure(common, machine, command)? {
-        let document = serde_json::to_value(&record).map_err(|error| Failure::new(&error))?;
+    let documents: Result<Vec<_>, _> = match bench::measure(common, machine, command)? {
+        BenchRecords::Io(records) => records.iter().map(serde_json::to_value).collect(),
+        BenchRecords::Ping(record) => serde_json::to_value(&record).map(|document| vec![document]),
+    };
+    for document in documents.map_err(|error| Failure::new(&error))? {
         recording.record_document(document, first);
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::options::Common;
 use crate::output;
 use numaio_machine::topology::Topology;
 use numaio_measure::{LatencyOptions, Options, Rule, StreamOptions};
-use numaio_schema::{Document, SweepRecord};
+use numaio_schema::Document;
 
 /// Replays copies of every target, STREAM copy, idle latency and I/O, and compares the views of
 /// each node with devices. Reports what the tape does not contain.
@@ -38,7 +38,7 @@ pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     }
     let io = tape_io::records(common, machine, topology)?;
     documents.extend(io.into_iter().map(|record| Document::Io(Box::new(record))));
-    documents.extend(sweeps(machine));
+    documents.extend(stored(machine));
     for target in topology.device_nodes().iter() {
         // Without measurements there is nothing to compare.
         let comparison = compare::of_documents(topology, &documents, target).ok();
@@ -47,9 +47,13 @@ pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     Ok(documents)
 }
 
-/// Returns the recorded sweeps of programs, which name their builds.
-fn sweeps(machine: &Machine) -> Vec<Document> {
+/// Returns the recorded sweeps of programs, which name their builds, and network latencies, which
+/// name their devices and rails.
+fn stored(machine: &Machine) -> Vec<Document> {
     let stored = machine.tape().into_iter().flat_map(|tape| &tape.documents);
-    let sweep = |(document, _): &(serde_json::Value, _)| SweepRecord::from_json(&document.to_string()).ok();
-    stored.filter_map(sweep).map(|record| Document::Sweep(Box::new(record))).collect()
+    let read = |(document, _): &(serde_json::Value, _)| Document::from_json(&document.to_string()).ok();
+    stored
+        .filter_map(read)
+        .filter(|document| matches!(document, Document::Sweep(_) | Document::Ping(_)))
+        .collect()
 }

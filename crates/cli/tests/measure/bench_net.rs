@@ -15,7 +15,7 @@ const SHORT: [&str; 6] = ["--window", "100", "--precision", "90", "--seconds", "
 /// A token that no server printed.
 const OTHER_TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-fn net<'a>(args: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn net<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [&["bench", "net"], args, &SHORT].concat()
 }
 
@@ -28,7 +28,7 @@ fn records(json: &str) -> Vec<IoRecord> {
     }
 }
 
-fn print_skip(line: &str) {
+pub(crate) fn print_skip(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
@@ -42,14 +42,14 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// A manually started server.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    port: String,
-    token: String,
+    pub(crate) port: String,
+    pub(crate) token: String,
 }
 
 impl Server {
-    fn start(home: &Home, starter: &[&str], args: &[&str]) -> Self {
+    pub(crate) fn start(home: &Home, starter: &[&str], args: &[&str]) -> Self {
         let mut command = home.command_by(starter, &[&["bench", "net", "--serve"], args].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a server");
         let line = read_line(child.stdout.take().expect("a pipe"));
@@ -167,7 +167,7 @@ fn unreachable_peers_and_unknown_devices_are_reported() {
 }
 
 /// Runs numaio with a program named ssh first on PATH.
-fn run_with_ssh(home: &Home, script: &str, args: &[&str]) -> CommandOutput {
+pub(crate) fn run_with_ssh(home: &Home, script: &str, args: &[&str]) -> CommandOutput {
     let bin = home.0.join("bin");
     fs::create_dir_all(&bin).expect("a folder");
     fs::write(bin.join("ssh"), format!("#!/bin/sh\n{script}\n")).expect("a script");
@@ -209,11 +209,11 @@ fn reaches_the_other_host_over_ssh() {
 }
 
 /// Two network namespaces connected by veth; removed on drop.
-struct Namespaces([String; 2]);
+pub(crate) struct Namespaces(pub(crate) [String; 2]);
 
 impl Namespaces {
     /// Creates the namespaces, or returns why that is not possible.
-    fn new() -> Result<Self, String> {
+    pub(crate) fn new() -> Result<Self, String> {
         let id = std::process::id();
         let namespaces = Self([format!("numaio-a{id}"), format!("numaio-b{id}")]);
         let [a, b] = &namespaces.0;
@@ -226,16 +226,18 @@ impl Namespaces {
             format!("-n {a} link set va up"),
             format!("-n {b} link set vb up"),
         ];
-        for line in lines {
-            let output = Command::new("ip")
-                .args(line.split(' '))
-                .limited_output()
-                .map_err(|error| format!("ip: {error}"))?;
-            if !output.status.success() {
-                return Err(format!("ip {line}: {}", String::from_utf8_lossy(&output.stderr).trim()));
-            }
-        }
+        lines.iter().try_for_each(|line| Self::ip(line))?;
         Ok(namespaces)
+    }
+
+    /// Runs ip(8), or returns its error.
+    pub(crate) fn ip(line: &str) -> Result<(), String> {
+        let output = Command::new("ip").args(line.split(' ')).limited_output();
+        let output = output.map_err(|error| format!("ip: {error}"))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("ip {line}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        }
     }
 }
 

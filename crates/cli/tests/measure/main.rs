@@ -3,6 +3,7 @@
 mod bench_disk;
 mod bench_gpu;
 mod bench_net;
+mod bench_ping;
 mod counters;
 mod recorded_io;
 mod stream_latency;

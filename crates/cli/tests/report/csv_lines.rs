@@ -115,6 +115,7 @@ fn add_view(view: &View, at: &str, add: &mut dyn FnMut(Key, Values)) {
     let unit = match view.quantity {
         Quantity::Distance => "distance",
         Quantity::NsPerLoad => "ns_per_load",
+        Quantity::Nanoseconds => "ns",
         Quantity::BytesPerS => "bytes_per_s",
         Quantity::Score => "score",
         Quantity::Cost => "cost",

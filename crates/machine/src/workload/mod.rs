@@ -6,6 +6,7 @@ mod counted;
 mod io;
 mod latency;
 mod memory;
+mod ping;
 mod program;
 mod stream;
 
@@ -18,6 +19,7 @@ pub use io::{
 };
 pub use latency::{LatencyWorkload, LoadWorkload};
 pub use memory::{MemoryBinding, MemoryPolicy};
+pub use ping::{PingPart, PingWorkload, Rail};
 pub use program::ProgramWorkload;
 pub use stream::{StreamLoop, StreamOp, StreamWorkload};
 
@@ -36,6 +38,8 @@ pub enum Workload {
     Latency(LatencyWorkload),
     /// Streams that move data between memory and a device.
     Io(IoWorkload),
+    /// Messages that a peer returns.
+    Ping(PingWorkload),
     /// An external program that measures.
     Tool(ToolWorkload),
     /// A program of the user.
@@ -74,6 +78,7 @@ impl fmt::Display for Workload {
                 }
             }
             Self::Io(io) => io.fmt(f),
+            Self::Ping(ping) => ping.fmt(f),
             Self::Tool(tool) => tool.fmt(f),
             Self::Program(program) => program.fmt(f),
             Self::Counted(counted) => counted.fmt(f),

@@ -9,6 +9,7 @@ mod fio;
 pub mod iperf3;
 pub mod nvbandwidth;
 pub mod perftest;
+pub mod perftest_latency;
 pub mod remote;
 mod tcp;
 mod tool;

@@ -98,7 +98,6 @@ impl Engine for Perftest {
             }
             line
         };
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<String>>();
         let here = format!("{} -p {{port}} {}", args(0), self.far.host);
         Ok(self.far.tool(request, self.op.program(), seconds, |_| words(&here), words(&args(1))))
     }
@@ -108,7 +107,12 @@ impl Engine for Perftest {
     }
 }
 
-fn unable(what: &str) -> ProbeError {
+/// Splits a command line without quotes.
+pub(super) fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+pub(super) fn unable(what: &str) -> ProbeError {
     ProbeError::Unsupported { what: format!("{what} with perftest") }
 }
 

@@ -124,7 +124,7 @@ pub(super) fn read(
 }
 
 /// Describes the failure of a tool, with its last lines at both ends.
-fn failure_text(ended: ToolExit, here: &ToolOutput, there: Option<&ToolOutput>) -> String {
+pub(super) fn failure_text(ended: ToolExit, here: &ToolOutput, there: Option<&ToolOutput>) -> String {
     let last = |text: &str| {
         let mut lines = text.lines().rev().map(str::trim);
         // Lines of dashes or stars are ignored.

@@ -124,6 +124,19 @@ fn parts(topology: &Topology, matrix: &Matrix) -> Result<Vec<Vec<MixPart>>, Camp
     Ok(mixes)
 }
 
+/// Returns the pairs of CPU node and buffer node of placements.
+///
+/// # Errors
+/// [`CampaignError`] if a node is missing or unusable.
+pub(crate) fn checked_pairs(
+    topology: &Topology,
+    places: &Placements,
+) -> Result<Vec<(NodeId, NodeId)>, CampaignError> {
+    let pairs = pairs(topology, places);
+    pairs.iter().try_for_each(|(cpu_node, memory)| check(topology, *cpu_node, *memory))?;
+    Ok(pairs)
+}
+
 fn pairs(topology: &Topology, places: &Placements) -> Vec<(NodeId, NodeId)> {
     let or_all = |set: &NodeSet, all: NodeSet| if set.is_empty() { all } else { set.clone() };
     match places {

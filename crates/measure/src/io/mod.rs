@@ -7,6 +7,7 @@ mod cells;
 mod options;
 mod representatives;
 
+pub(crate) use cells::checked_pairs;
 pub use cells::local_nodes;
 pub use options::{IoOptions, IoSelection, Matrix, MixPart, Placements};
 pub use representatives::one_per_class;

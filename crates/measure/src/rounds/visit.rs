@@ -112,6 +112,7 @@ fn nothing(workload: &Workload) -> ProbeError {
         Workload::Stream(_) => ("STREAM", "nothing was read or written"),
         Workload::Latency(_) => ("pointer chase", "no load completed"),
         Workload::Io(_) => ("I/O", "nothing was moved"),
+        Workload::Ping(_) => ("ping-pong", "no message returned"),
         Workload::Tool(tool) => (tool.program.as_str(), "nothing was measured"),
         Workload::Program(program) => (program.program(), "nothing was measured"),
         Workload::Counted(_) => ("counted workload", "nothing was measured"),

@@ -3,6 +3,7 @@
 mod campaign;
 mod io;
 mod latency;
+mod ping;
 mod stream;
 mod sweep;
 mod topology;

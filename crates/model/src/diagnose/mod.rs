@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::interrupt_costs::interrupt_loss;
 use crate::model_selection::of_target;
 use crate::select_model;
 use crate::views::{copy_views, io_views};
@@ -34,6 +35,8 @@ pub struct MachineEvidence<'a> {
     pub models: &'a [Model],
     /// Measured I/O of its devices, newest first.
     pub io: &'a [IoRecord],
+    /// I/O of network devices measured with their interrupts on certain nodes, newest first.
+    pub interrupts: &'a [IoRecord],
 }
 
 /// Bandwidth by node toward a target in one direction.
@@ -71,6 +74,9 @@ pub fn diagnose(evidence: &MachineEvidence, symptoms: Vec<Symptom>) -> Vec<Diagn
 }
 
 fn cost(evidence: &MachineEvidence, symptom: &Symptom) -> Cost {
+    if let Some(cost) = measured_interrupts(evidence, symptom) {
+        return cost;
+    }
     match &symptom.effect {
         Effect::Nothing => Cost::Nothing,
         Effect::Unquantified(find_out) => Cost::Unknown { find_out: find_out.clone() },
@@ -90,6 +96,19 @@ fn cost(evidence: &MachineEvidence, symptom: &Symptom) -> Cost {
             modeled_cost(evidence, symptom, &|measured| loss_by_shares(measured, shares))
         }
     }
+}
+
+/// Returns the cost of interrupts on foreign nodes, if both nodes were measured.
+fn measured_interrupts(evidence: &MachineEvidence, symptom: &Symptom) -> Option<Cost> {
+    let device = evidence.topology.devices.get(symptom.device?)?;
+    let lost = (symptom.finding.rule == "irq-foreign-node")
+        .then(|| interrupt_loss(evidence.topology, evidence.interrupts, device))??;
+    let basis =
+        format!("{} with interrupts on node {} and on node {}", device.name(), lost.own, lost.current);
+    Some(match lost.losses.first().is_some_and(|loss| loss.most >= NEGLIGIBLE) {
+        true => Cost::Known { target: Some(lost.own), losses: lost.losses, basis },
+        false => Cost::Nothing,
+    })
 }
 
 /// Returns the highest cost among the targets, or an unknown cost if none was measured.

@@ -49,7 +49,7 @@ fn symptom(rule: &str, severity: Severity, target: Option<u32>, effect: Effect) 
 /// The cost of an effect on the drive of a node, with the paper's model.
 fn cost_of(target: Option<u32>, effect: Effect, io: &[IoRecord]) -> Cost {
     let (topology, models) = (topology(), [paper()]);
-    let evidence = MachineEvidence { topology: &topology, models: &models, io };
+    let evidence = MachineEvidence { topology: &topology, models: &models, io, interrupts: &[] };
     diagnose(&evidence, vec![symptom("r", Severity::Warning, target, effect)]).remove(0).cost
 }
 
@@ -111,7 +111,7 @@ fn measured_io_takes_precedence_over_the_model() {
 fn interrupted_measurement_counts_only_without_alternative() {
     let topology = topology();
     let read = |models: &[Model], io: &[IoRecord]| {
-        let evidence = MachineEvidence { topology: &topology, models, io };
+        let evidence = MachineEvidence { topology: &topology, models, io, interrupts: &[] };
         let effect = Effect::AnyOf { nodes: nodes("0"), direction: Some(Read), share: 1.0 };
         diagnose(&evidence, vec![symptom("r", Severity::Warning, Some(7), effect)]).remove(0).cost
     };
@@ -150,7 +150,7 @@ fn unmeasured_costs_are_unknown() {
         1
     );
     let one = Topology { nodes: machine(1, 2).nodes, ..topology() };
-    let evidence = MachineEvidence { topology: &one, models: &[], io: &[] };
+    let evidence = MachineEvidence { topology: &one, models: &[], io: &[], interrupts: &[] };
     let low = symptom("r", Severity::Warning, Some(0), Effect::any_of(nodes("0")));
     assert_eq!(diagnose(&evidence, vec![low]).remove(0).cost, Cost::Nothing);
 }
@@ -158,7 +158,7 @@ fn unmeasured_costs_are_unknown() {
 #[test]
 fn most_costly_symptoms_come_first_and_free_ones_last() {
     let (topology, models) = (topology(), [paper()]);
-    let evidence = MachineEvidence { topology: &topology, models: &models, io: &[] };
+    let evidence = MachineEvidence { topology: &topology, models: &models, io: &[], interrupts: &[] };
     let find_out = || Effect::Unquantified(String::new());
     let symptoms = vec![
         symptom("nothing", Severity::Problem, None, Effect::Nothing),

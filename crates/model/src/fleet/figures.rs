@@ -1,7 +1,8 @@
 //! Figures of a host: the values of all views of a document.
 
 use crate::views::{
-    completed, copy_views, counter_views, io_views, latency_views, stream_views, sweep_views, ViewSubject,
+    completed, copy_views, counter_views, io_views, latency_views, ping_views, stream_views, sweep_views,
+    ViewSubject,
 };
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
@@ -24,6 +25,7 @@ pub fn figures(document: &Document) -> Vec<Figure> {
     let mut found: BTreeMap<FigureKey, (u64, f64, (f64, f64))> = BTreeMap::new();
     let (device, unit) = match document {
         Document::Io(record) => (record.device.name.as_str(), ""),
+        Document::Ping(record) => (record.device.name.as_str(), ""),
         Document::Sweep(record) => ("", record.method.unit.as_str()),
         _ => ("", ""),
     };
@@ -69,6 +71,10 @@ pub(super) fn views(document: &Document) -> Vec<View> {
             let machine = record.provenance.machine.fingerprint.as_str();
             record.device.node.map_or_else(Vec::new, |node| io_views(record, &subject(machine, node)))
         }
+        Document::Ping(record) => {
+            let machine = record.provenance.machine.fingerprint.as_str();
+            record.device.node.map_or_else(Vec::new, |node| ping_views(record, &subject(machine, node)))
+        }
         Document::Sweep(record) => {
             let machine = record.provenance.machine.fingerprint.as_str();
             let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
@@ -107,6 +113,7 @@ fn measured_at(document: &Document) -> Option<u64> {
     let of = |provenance: &Provenance| Some(provenance.measured_at);
     match document {
         Document::Io(record) => of(&record.provenance),
+        Document::Ping(record) => of(&record.provenance),
         Document::Comparison(comparison) => Some(comparison.measured_at),
         _ => None,
     }
@@ -134,7 +141,7 @@ fn key(view: &View, value: &NodeValue, device: &str, unit: &str) -> FigureKey {
     };
     let unit = match view.quantity {
         Quantity::BytesPerS => "B/s",
-        Quantity::NsPerLoad => "ns",
+        Quantity::NsPerLoad | Quantity::Nanoseconds => "ns",
         Quantity::Distance => "",
         Quantity::Score | Quantity::Cost => unit,
     };

@@ -70,7 +70,7 @@ fn level_note(views: &[View]) -> Option<String> {
     let measured =
         || views.iter().filter(|view| view.level > 0.0 && view.nodes.iter().any(|v| v.interval.is_some()));
     let level = measured().map(|view| view.level).fold(0.0, f64::max);
-    let latency = measured().any(|view| view.quantity == Quantity::NsPerLoad);
+    let latency = measured().any(|view| matches!(view.quantity, Quantity::NsPerLoad | Quantity::Nanoseconds));
     let slower = 1.0 / (1.0 - level) - 1.0;
     let of_latency = match latency {
         true => format!(" A latency within {} % is at most {:.1} % longer.", percent(level), slower * 100.0),

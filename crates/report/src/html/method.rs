@@ -5,14 +5,15 @@ use crate::bundle::MachineDocuments;
 use crate::io_text;
 use crate::phrases::{self, count};
 use crate::record_header::{conditions, date, loop_name, percent};
+use crate::sheets;
 use crate::sweep_text;
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_schema::{
-    IoRecord, LatencyRecord, MachineSource, Method, Model, Provenance, Reading, Rounds, StreamRecord,
-    StreamScope, SweepRecord,
+    IoRecord, LatencyRecord, MachineSource, Method, Model, PingRecord, Provenance, Reading, Rounds,
+    StreamRecord, StreamScope, SweepRecord,
 };
 use std::collections::BTreeSet;
 
@@ -213,6 +214,14 @@ pub(super) fn io_settings(io: &IoRecord) -> Vec<Setting> {
     let mut settings =
         vec![("Device", io_text::device_sentence(&io.device)), ("Engine", io_text::method_sentence(io))];
     settings.extend(round_settings(&io.method.rounds, io.cells.iter().map(|cell| &cell.bytes_per_s)));
+    settings
+}
+
+/// Returns the settings of a measurement of network latency.
+pub(super) fn ping_settings(ping: &PingRecord) -> Vec<Setting> {
+    let mut settings =
+        vec![("Device", io_text::device_sentence(&ping.device)), ("Engine", sheets::ping_method(ping))];
+    settings.extend(round_settings(&ping.method.rounds, ping.cells.iter().map(|cell| &cell.latency_ns)));
     settings
 }
 

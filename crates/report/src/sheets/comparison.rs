@@ -32,7 +32,7 @@ pub(super) fn uncompared_views(views: &[View], unit: BandwidthUnit) -> Vec<Sheet
 fn values(target: NodeId, views: &[&View], unit: BandwidthUnit) -> Sheet {
     let heads = views.iter().map(|view| match view.quantity {
         Quantity::Distance | Quantity::Score | Quantity::Cost => view.title.clone(),
-        Quantity::NsPerLoad => format!("{} (ns)", view.title),
+        Quantity::NsPerLoad | Quantity::Nanoseconds => format!("{} (ns)", view.title),
         Quantity::BytesPerS => format!("{} ({unit})", view.title),
     });
     let title = format!("Views of target node {target}: value and [class]");

@@ -28,14 +28,7 @@ pub(crate) fn sheet(record: &IoRecord, unit: BandwidthUnit) -> Sheet {
     for cell in &record.cells {
         sheet.row(row(cell, figures));
     }
-    // Remove columns without content.
-    for column in [6, 1] {
-        if sheet.rows.iter().all(|row| row[column].text.is_empty()) {
-            sheet.head.remove(column);
-            sheet.aligned.remove(column);
-            sheet.rows.iter_mut().for_each(|row| drop(row.remove(column)));
-        }
-    }
+    sheet.without_empty_columns(&[6, 1]);
     sheet.note(format!("{}.", io_text::device_sentence(&record.device)));
     sheet.notes.extend(record.method.notes.iter().map(|note| format!("Note: {note}")));
     let several = record.method.represented.iter().filter(|class| class.nodes.len() > 1);

@@ -1,5 +1,6 @@
 //! Tables of a machine: identity, measurements, findings and warnings.
 
+use super::ping;
 use super::sheet::{Align, Sheet};
 use crate::bundle::MachineDocuments;
 use crate::record_header::{self, conditions, date};
@@ -47,7 +48,12 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
         provenance: &record.provenance,
         method: format!("{}: {}", record.device.name, io_text::method_sentence(record)),
     });
-    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).collect()
+    let pings = machine.pings.iter().map(|record| Measurement {
+        subject: "Network latency",
+        provenance: &record.provenance,
+        method: format!("{}: {}", record.device.name, ping::method_sentence(record)),
+    });
+    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(pings).collect()
 }
 
 fn about(machine: &MachineDocuments) -> Sheet {

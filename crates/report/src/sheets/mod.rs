@@ -6,10 +6,12 @@ mod io;
 mod machine;
 mod matrix;
 mod model;
+mod ping;
 mod sheet;
 mod sweep;
 
 pub(crate) use io::sheet as io_sheet;
+pub(crate) use ping::{method_sentence as ping_method, sheets as ping_sheets};
 pub(crate) use sheet::{Align, Section, Sheet, Text};
 
 use crate::bundle::{Bundle, MachineDocuments};
@@ -61,6 +63,7 @@ fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
     let sweeps = machine.sweeps.iter().flat_map(|record| sweep::sheets(record, unit));
     let latencies = machine.latencies.iter().flat_map(|record| matrix::latency_sheets(record, unit));
     let ios = machine.ios.iter().map(|record| io::sheet(record, unit));
+    let pings = machine.pings.iter().flat_map(|record| ping::sheets(record, unit));
     let compared = machine.comparisons.iter().flat_map(|comparison| comparison::sheets(comparison, unit));
     let uncompared = comparison::uncompared_views(&machine.views, unit);
     let sections = [
@@ -70,6 +73,7 @@ fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
         Section { title: "Programs", sheets: sweeps.collect() },
         Section { title: "Latency", sheets: latencies.collect() },
         Section { title: "Measured I/O", sheets: ios.collect() },
+        Section { title: "Network latency", sheets: pings.collect() },
         Section { title: "Comparison of views", sheets: compared.chain(uncompared).collect() },
     ];
     sections.into_iter().filter(|section| !section.sheets.is_empty()).collect()

@@ -74,6 +74,17 @@ impl Sheet {
         self.rows.push(texts.into_iter().map(Into::into).collect());
     }
 
+    /// Removes those of these columns, in descending order, that have no content.
+    pub(super) fn without_empty_columns(&mut self, columns: &[usize]) {
+        for column in columns.iter().copied() {
+            if self.rows.iter().all(|row| row[column].text.is_empty()) {
+                self.head.remove(column);
+                self.aligned.remove(column);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+            }
+        }
+    }
+
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }

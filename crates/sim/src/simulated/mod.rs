@@ -6,6 +6,7 @@ mod device_sharing;
 mod io;
 mod irq_steering;
 mod latency;
+mod ping;
 mod program;
 mod stream;
 
@@ -252,6 +253,7 @@ impl Probe for Simulated {
             Workload::Stream(stream) => self.stream(stream).map(Outcome::Stream),
             Workload::Latency(latency) => self.latency(latency).map(Outcome::Latency),
             Workload::Io(io) => self.io(io).map(Outcome::Io),
+            Workload::Ping(ping) => self.ping(ping).map(Outcome::Ping),
             Workload::Tool(tool) => Err(ProbeError::Unsupported { what: tool.program.clone() }),
             Workload::Program(program) => self.program(program).map(Outcome::Program),
             Workload::Counted(counted) => self.counted(counted).map(Outcome::Counted),

@@ -8,6 +8,7 @@ pub mod rdma;
 mod shared;
 mod target;
 
+pub use shared::BenchRecords;
 pub use target::{device_near, short};
 
 use crate::commands::measuring;
@@ -15,7 +16,6 @@ use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::{Common, Invocation};
 use clap::{Args, Parser as _, Subcommand};
-use numaio_schema::IoRecord;
 use std::process::ExitCode;
 
 /// Arguments of `numaio bench`.
@@ -49,13 +49,13 @@ pub fn run(common: &Common, args: &BenchArgs) -> Result<ExitCode, Failure> {
     measuring::exit(None)
 }
 
-/// Measures, shows and saves; returns a record of each engine.
-pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Result<Vec<IoRecord>, Failure> {
+/// Measures, shows and saves.
+pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Result<BenchRecords, Failure> {
     match command {
         BenchCommand::Net(command) => net::run(common, machine, command),
         BenchCommand::Rdma(command) => rdma::run(common, machine, command),
-        BenchCommand::Disk(command) => disk::run(common, machine, command),
-        BenchCommand::Gpu(command) => gpu::run(common, machine, command),
+        BenchCommand::Disk(command) => disk::run(common, machine, command).map(BenchRecords::Io),
+        BenchCommand::Gpu(command) => gpu::run(common, machine, command).map(BenchRecords::Io),
     }
 }
 

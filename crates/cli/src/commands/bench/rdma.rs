@@ -2,8 +2,8 @@
 
 use super::net::endpoints::{check_device, EndpointArgs, Endpoints};
 use super::net::remote::{self, RemoteArgs};
-use super::net::{self, live, sizes, Session, Sizes};
-use super::shared::BoundsArgs;
+use super::net::{self, live, ping, sizes, Session, Sizes};
+use super::shared::{BenchRecords, BoundsArgs};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::{integer, Common};
@@ -12,8 +12,7 @@ use numaio_machine::discover::discover;
 use numaio_machine::near::ResolveContext;
 use numaio_measure::engine::perftest::Op;
 use numaio_measure::engine::{Engine, Perftest};
-use numaio_measure::IoOptions;
-use numaio_schema::IoRecord;
+use numaio_measure::{IoOptions, PingEngine};
 
 /// Options of `numaio bench rdma`.
 #[derive(Debug, Clone, Args)]
@@ -35,9 +34,13 @@ pub struct RdmaArgs {
     /// GID index of the other host's device; default: that of --gid
     #[arg(long, value_name = "N", value_parser = integer(0..=u32::MAX))]
     pub peer_gid: Option<u32>,
-    /// Message sizes: a list such as 1K,64K, or a range such as 1K..1M of powers of two
-    #[arg(long, value_name = "SIZE,...", default_value = "64K", value_parser = sizes)]
-    pub sizes: Sizes,
+    /// Measure latency instead of bandwidth, by ib_write_lat, ib_read_lat or ib_send_lat
+    #[arg(long, conflicts_with_all = ["streams", "bytes", "window"])]
+    pub ping: bool,
+    /// Message sizes: a list such as 1K,64K, or a range such as 1K..1M of powers of two; default:
+    /// 64K, with --ping 1,1K,64K,1M,8M
+    #[arg(long, value_name = "SIZE,...", value_parser = sizes)]
+    pub sizes: Option<Sizes>,
     #[command(flatten)]
     pub endpoints: EndpointArgs,
     #[command(flatten)]
@@ -66,7 +69,7 @@ impl From<RdmaOp> for Op {
 }
 
 /// Runs `numaio bench rdma`.
-pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<IoRecord>, Failure> {
+pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<BenchRecords, Failure> {
     let remote_device = args.peer_device.as_deref().unwrap_or(&args.device);
     for device in [args.device.as_str(), remote_device] {
         check_device_name(device)?;
@@ -78,24 +81,36 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<Vec<Io
     let far = remote::connect_to(&args.far)?;
     let endpoints = Endpoints::of(context, &far, &args.endpoints, Some(&args.device))?;
     let op = Op::from(args.op);
-    let io = IoOptions {
-        block_bytes: args.sizes.0.clone(),
-        operations: vec![Some(op.name().to_owned())],
-        depth: 1,
-        ..args.bounds.options(Default::default(), machine.time())
-    };
-    let options = endpoints.options(&args.endpoints, io, &[op.direction()]);
+    let default = if args.ping { net::default_sizes(true) } else { &[64 << 10] };
+    let sizes = args.sizes.clone().map_or_else(|| default.to_vec(), |sizes| sizes.0);
     let engine = Perftest {
         far: endpoints.far.clone(),
         op,
         devices: [args.device.clone(), remote_device.to_owned()],
         gids: [args.gid, args.peer_gid.or(args.gid)],
     };
+    if args.ping {
+        let rule = args.bounds.options(Default::default(), machine.time()).rule;
+        let options =
+            endpoints.ping_options(&args.endpoints, (Vec::new(), sizes), (args.bounds.window, rule));
+        let session = Session::open(kernel, far);
+        let engine = PingEngine::Perftest(engine);
+        let record = ping::measure(common, machine, &topology, &args.bounds, &endpoints, (&engine, &options));
+        drop(session);
+        return record.map(|record| BenchRecords::Ping(Box::new(record)));
+    }
+    let io = IoOptions {
+        block_bytes: sizes,
+        operations: vec![Some(op.name().to_owned())],
+        depth: 1,
+        ..args.bounds.options(Default::default(), machine.time())
+    };
+    let options = endpoints.options(&args.endpoints, io, &[op.direction()]);
     let engines: [Box<dyn Engine>; 1] = [Box::new(engine)];
     let session = Session::open(kernel, far);
     let result = net::bench(common, machine, &topology, &args.bounds, &endpoints, (&engines, &options));
     drop(session);
-    result
+    result.map(BenchRecords::Io)
 }
 
 /// Checks a device name.

@@ -17,8 +17,16 @@ use numaio_measure::io::{self, IoSelection, Matrix, Placements};
 use numaio_measure::{IoOptions, Rule};
 use numaio_model::io_ranks;
 use numaio_report::{io_agreement, TextStyle};
-use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Model};
+use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Model, PingRecord};
 use std::path::{Path, PathBuf};
+
+/// Records of a measurement.
+pub enum BenchRecords {
+    /// Bandwidth, a record of each engine.
+    Io(Vec<IoRecord>),
+    /// Latency.
+    Ping(Box<PingRecord>),
+}
 
 /// Options of the placement of streams.
 #[derive(Debug, Clone, Args)]

@@ -17,7 +17,7 @@ use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::topology::Topology;
 use numaio_model::MachineEvidence;
 use numaio_report::Detail;
-use numaio_schema::{DiagnosedFinding, Diagnosis, Document, IoRecord, Model, DIAGNOSIS_SCHEMA};
+use numaio_schema::{DiagnosedFinding, Diagnosis, IoRecord, Model, DIAGNOSIS_SCHEMA};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -94,6 +94,7 @@ pub fn diagnose(
     let devices = resolve_devices(machine, topology, scope.devices)?;
     let models = placement::models(common, machine, topology, scope.model)?;
     let io = read_measured_io(common, machine, topology)?;
+    let interrupts = documents::saved_io(common, Kind::Interrupts, &topology.identity);
     let mut not_checked = not_checked(machine, topology, conditions, &models);
     let mut symptoms = checkup::check(machine, topology, conditions);
     symptoms.extend(spanning_stacks(machine, topology));
@@ -103,7 +104,7 @@ pub fn diagnose(
     if !devices.is_empty() {
         symptoms = numaio_model::filter_by_devices(symptoms, topology, &devices);
     }
-    let evidence = MachineEvidence { topology, models: &models, io: &io };
+    let evidence = MachineEvidence { topology, models: &models, io: &io, interrupts: &interrupts };
     let name =
         |index: &usize| topology.devices.get(*index).map(|device| device.distinct_name(&topology.devices));
     Ok(Diagnosis {
@@ -130,7 +131,9 @@ pub fn diagnose_machine(
     let mut symptoms = checkup::check(machine, topology, &conditions::read(machine));
     symptoms.extend(spanning_stacks(machine, topology));
     let io = read_measured_io(common, machine, topology)?;
-    Ok(numaio_model::diagnose(&MachineEvidence { topology, models, io: &io }, symptoms))
+    let interrupts = documents::saved_io(common, Kind::Interrupts, &topology.identity);
+    let evidence = MachineEvidence { topology, models, io: &io, interrupts: &interrupts };
+    Ok(numaio_model::diagnose(&evidence, symptoms))
 }
 
 /// Resolves handles to the indices of their devices, without duplicates.
@@ -166,13 +169,7 @@ fn read_measured_io(
     topology: &Topology,
 ) -> Result<Vec<IoRecord>, Failure> {
     let mut records = tape_io::records(common, machine, topology)?;
-    for path in documents::saved(common, Kind::Io, &topology.identity) {
-        match documents::read(&path) {
-            Ok(Document::Io(record)) => records.push(*record),
-            Ok(_) => {}
-            Err(failure) => output::remark(common, &format!("skipped {}", failure.message)),
-        }
-    }
+    records.extend(documents::saved_io(common, Kind::Io, &topology.identity));
     Ok(records)
 }
 

@@ -20,7 +20,8 @@ use numaio_machine::units::{format_size, parse_size};
 use numaio_measure::Options;
 use numaio_model::PlacementError;
 use numaio_schema::{
-    CoreOrder, Document, Model, PlacementHint, PlacementPlan, PlacementRequest, PLACEMENT_SCHEMA,
+    CoreOrder, Document, Model, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget,
+    PLACEMENT_SCHEMA,
 };
 use std::path::{Path, PathBuf};
 
@@ -149,11 +150,22 @@ pub fn plan(
         rejected: chosen.rejected,
         compromises: chosen.compromises,
     };
+    plan.reasons.extend(interrupt_notes(common, topology, &plan));
     check_free_memory(topology, args, &mut plan)?;
     if args.weights {
         plan.compromises.extend(weights_note(machine));
     }
     Ok(plan)
+}
+
+/// Returns notes about the devices whose interrupts were measured where they are.
+fn interrupt_notes(common: &Common, topology: &Topology, plan: &PlacementPlan) -> Vec<String> {
+    let records = documents::saved_io(common, Kind::Interrupts, &topology.identity);
+    let nodes = plan.tasks.iter().flat_map(|task| task.cpu_nodes.iter()).collect();
+    let device =
+        |target: &PlacementTarget| topology.devices.iter().find(|device| device.has_name(&target.device));
+    let devices = plan.targets.iter().filter_map(device);
+    devices.flat_map(|device| numaio_model::interrupt_notes(topology, &records, device, &nodes)).collect()
 }
 
 fn placement_failure(error: PlacementError) -> Failure {

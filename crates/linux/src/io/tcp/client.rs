@@ -3,21 +3,29 @@
 use super::connections::{ControlStreams, StreamConnector, StreamEndpoint};
 use super::control_channel::{ControlChannel, ANSWER_LIMIT};
 use super::interface;
-use super::line_connection::{ConnectionError, LineConnection};
+use super::line_connection::{describe_error, ConnectionError, LineConnection};
 use super::outcome::{self, ClientRun};
+use super::ping::{self, PingEnd};
 use super::protocol::{
-    Answer, Hello, HostInfo, Request, RunGroup, RunRequest, ToolRequest, MAX_ANSWER_BYTES, PROTOCOL,
+    Answer, Hello, HostInfo, PingRequest, Request, RunGroup, RunRequest, ToolRequest, MAX_ANSWER_BYTES,
+    PROTOCOL,
 };
 use super::slices::{self, EarlyEnd, SlicePlan};
 use super::streams::{self, MessageLayout, StreamSet};
+use crate::clock::nanoseconds;
 use crate::interrupt::interrupted;
 use crate::memory::FreeMemory;
+use crate::probe::window::{check_window, SlicePlan as RoundTripSlices};
 use crate::Root;
-use numaio_machine::probe::{IoOutcome, ProbeError, ToolOutcome};
-use numaio_machine::workload::{Direction, IoWorkload, Sampling, TcpPath, ToolPeer, ToolWorkload};
+use numaio_machine::probe::{IoOutcome, PeerOutcome, PingOutcome, ProbeError, ToolOutcome};
+use numaio_machine::workload::{
+    Direction, IoWorkload, PingWorkload, Rail, Sampling, TcpPath, ToolPeer, ToolWorkload,
+};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Interval between checks of a ping-pong for an early end, rare enough not to disturb it.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Placeholder for the port in the arguments of a tool.
 const PORT: &str = "{port}";
 
@@ -151,7 +159,7 @@ impl Peer {
         };
         run.check_limits().map_err(|why| refused("TCP streams", &why))?;
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
-        let endpoint = channel.start_run(&run)?;
+        let endpoint = channel.start_run(&Request::Run(run.clone()))?;
         let ran = self.drive_run(&FreeMemory::new(root, limit_bytes), io, &run, &endpoint, &mut channel);
         // In every case the peer has to finish this run before the next one.
         let ended = channel.finish_run();
@@ -204,6 +212,80 @@ impl Peer {
         let ((run_end, slices, start_skew_ns), residency) =
             streams::run(free_memory, messages, groups, drive_run)?;
         Ok(ClientRun { run_end, slices, residency, start_skew_ns })
+    }
+
+    /// Exchanges messages with the peer. `limit_bytes` are the bytes that the control group still
+    /// allows.
+    ///
+    /// # Errors
+    /// As [`Probe::run`](numaio_machine::probe::Probe::run).
+    pub(crate) fn ping(
+        &self,
+        root: &Root,
+        limit_bytes: Option<u64>,
+        ping: &PingWorkload,
+    ) -> Result<PingOutcome, ProbeError> {
+        let began = Instant::now();
+        let what = || format!("ping-pong with {}", self.name);
+        if !self.host.ping {
+            let version = &self.host.numaio;
+            let why = format!("its numaio {version} does not return messages; install a newer version there");
+            return Err(refused(&what(), &why));
+        }
+        check_window(ping.milliseconds, ping.slices)?;
+        let parts: Vec<u64> = ping.parts.iter().map(|part| part.bytes).collect();
+        let request = PingRequest { parts, placement: ping.there.clone() };
+        request.check_limits().map_err(|why| refused(&what(), &why))?;
+        let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        let endpoint = channel.start_run(&Request::Ping(request))?;
+        let ran = self.drive_ping(&FreeMemory::new(root, limit_bytes), ping, &endpoint, &mut channel);
+        // In every case the peer has to finish before the next run.
+        let ended = channel.finish_run();
+        let mut outcome = ran?;
+        let theirs = ended.as_ref().and_then(|ended| ended.cut.clone());
+        outcome.cut = outcome.cut.map(|why| theirs.unwrap_or(why));
+        if let Some(why) = outcome.cut.as_ref().filter(|_| outcome.round_trips == 0) {
+            return Err(refused(&what(), why));
+        }
+        outcome.elapsed_ns = nanoseconds(began);
+        outcome.there = ended.map(PeerOutcome::from);
+        Ok(outcome)
+    }
+
+    fn drive_ping(
+        &self,
+        free_memory: &FreeMemory,
+        ping: &PingWorkload,
+        endpoint: &StreamEndpoint,
+        channel: &mut ControlChannel,
+    ) -> Result<PingOutcome, ProbeError> {
+        let rails: Option<Vec<Rail>> = ping.parts.iter().map(|part| part.rail).collect();
+        let connected = match rails {
+            Some(rails) => self.connector.connect_rails(endpoint, &rails),
+            None => self.connector.connect(endpoint, ping.parts.len() as u32),
+        };
+        let sockets = connected.map_err(|why| refused(&format!("connect to {}", self.name), &why))?;
+        channel.expect_prepared()?;
+        let parts = ping.parts.iter().map(|part| part.bytes).collect();
+        let end = PingEnd { cpus: ping.cpus.clone(), memory: ping.memory, sockets, parts };
+        let plan = RoundTripSlices::new(ping.milliseconds, ping.slices);
+        let wait = |is_finished: &dyn Fn() -> bool| {
+            let mut why = None;
+            while !is_finished() && why.is_none() {
+                if interrupted() {
+                    return Err(ProbeError::Interrupted);
+                }
+                why = channel.poll_run();
+                std::thread::sleep(POLL_INTERVAL);
+            }
+            channel.stop();
+            Ok(why)
+        };
+        let ran = ping::run(free_memory, &end, |message| message.ping(plan), wait)?;
+        let closed = ran.work.as_ref().err().map(|error| format!("{}: {}", self.name, describe_error(error)));
+        let mut outcome = PingOutcome::of_slices(&ran.work.unwrap_or_default());
+        (outcome.residency, outcome.cut) = (ran.residency, ran.conducted.or(closed));
+        Ok(outcome)
     }
 
     /// Starts a tool's server processes on the peer, runs the tool here and stops the processes.

@@ -1,6 +1,7 @@
 //! The connections of a session, which callers open and authenticate: a control channel, and
 //! streams for each run.
 
+use numaio_machine::workload::Rail;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Debug};
 use std::io::{self, Read, Write};
@@ -54,6 +55,12 @@ pub trait StreamConnector: Debug + Send + Sync {
     /// # Errors
     /// A message about the first stream that failed.
     fn connect(&self, endpoint: &StreamEndpoint, count: u32) -> Result<Vec<TcpStream>, String>;
+
+    /// Opens an authenticated stream on each rail, and returns them in the order of the rails.
+    ///
+    /// # Errors
+    /// A message about the first stream that failed.
+    fn connect_rails(&self, endpoint: &StreamEndpoint, rails: &[Rail]) -> Result<Vec<TcpStream>, String>;
 }
 
 impl ControlStreams {

@@ -2,7 +2,7 @@
 
 use super::connections::StreamEndpoint;
 use super::line_connection::{ConnectionError, LineConnection};
-use super::protocol::{Answer, ReceivedSlice, Request, RunRequest, RunResult};
+use super::protocol::{Answer, ReceivedSlice, Request, RunResult};
 use numaio_machine::probe::ProbeError;
 use std::time::{Duration, Instant};
 
@@ -66,15 +66,15 @@ impl ControlChannel {
         ProbeError::Refused { what: format!("session with {}", self.peer), why }
     }
 
-    /// Requests streams and returns where they connect.
+    /// Requests streams or a ping-pong, and returns where the connections connect.
     ///
     /// # Errors
     /// The peer rejected the run, or the connection failed.
-    pub fn start_run(&mut self, run: &RunRequest) -> Result<StreamEndpoint, ProbeError> {
+    pub fn start_run(&mut self, run: &Request) -> Result<StreamEndpoint, ProbeError> {
         self.slices.clear();
         self.ended = None;
         self.stopped = false;
-        self.send(&Request::Run(run.clone()))?;
+        self.send(run)?;
         self.open = true;
         match self.receive_answer()? {
             Answer::Ready(endpoint) => Ok(endpoint),

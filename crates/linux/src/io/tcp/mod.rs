@@ -10,6 +10,7 @@ mod control_channel;
 mod interface;
 mod line_connection;
 mod outcome;
+mod ping;
 pub mod protocol;
 mod session;
 mod slices;

@@ -70,15 +70,16 @@ pub fn combine(
         elapsed_ns: nanoseconds(began),
         start_skew_ns: ran.start_skew_ns,
         cpu_ns: ran.run_end.cpu_ns,
-        there: ended.map(|RunResult { cpu_ns, residency, placed: (cpus, memory), .. }| PeerOutcome {
-            cpus,
-            memory,
-            cpu_ns,
-            residency,
-        }),
+        there: ended.map(PeerOutcome::from),
         notes,
         cut,
     })
+}
+
+impl From<RunResult> for PeerOutcome {
+    fn from(RunResult { cpu_ns, residency, placed: (cpus, memory), .. }: RunResult) -> Self {
+        Self { cpus, memory, cpu_ns, residency }
+    }
 }
 
 /// Sums the page locations of all groups; the number of checked pages is unknown if one group's is.

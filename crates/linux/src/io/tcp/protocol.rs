@@ -17,6 +17,12 @@
 //!                              ←  slice, slice, ...: bytes of its receiving streams
 //! stop                         →
 //!                              ←  ended: CPU time, page locations, error
+//! ping: parts of a message     →
+//!                              ←  ready: port and key of the connections of the parts
+//!     (the connections connect)
+//!                              ←  prepared: the buffer is allocated, messages are returned
+//! stop                         →
+//!                              ←  ended: CPU time, page locations, error
 //! tool: program, arguments     →
 //!                              ←  listening: a port for each process
 //! stop                         →
@@ -24,7 +30,8 @@
 //! ```
 //!
 //! `refused` can replace every answer. Unknown fields are ignored; a change of the meaning of other
-//! fields requires a new version.
+//! fields requires a new version. A request that older servers reject has a field in the welcome
+//! that states it ([`HostInfo::ping`]).
 
 use super::connections::StreamEndpoint;
 use numaio_machine::devices::Irq;
@@ -47,6 +54,10 @@ const MAX_GROUPS: usize = 64;
 const MAX_STREAMS: u32 = 256;
 /// Maximum bytes of all buffers of a run.
 const MAX_BUFFER_BYTES: u64 = 4 << 30;
+/// Maximum number of rails of a message.
+pub const MAX_RAILS: usize = 8;
+/// Maximum bytes of a message of a ping-pong.
+const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 /// Maximum length of a run in milliseconds.
 pub const MAX_RUN_MS: u32 = 600_000;
 /// Maximum number of slices of a run.
@@ -69,6 +80,8 @@ pub enum Request {
     Go,
     /// Stops a run or tools.
     Stop,
+    /// Prepares to return messages.
+    Ping(PingRequest),
     /// Starts the server processes of a tool.
     Tool(ToolRequest),
 }
@@ -118,6 +131,15 @@ pub struct RunRequest {
     /// Number of slices after the warm-up slice.
     pub slices: u32,
     /// CPUs and memory node of the server's streams; the server chooses if absent.
+    pub placement: Option<(CpuSet, NodeId)>,
+}
+
+/// Parameters of a ping-pong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PingRequest {
+    /// Bytes of the part of a message on each connection; 0 leaves a connection idle.
+    pub parts: Vec<u64>,
+    /// CPUs and memory node of the server's thread; the server chooses if absent.
     pub placement: Option<(CpuSet, NodeId)>,
 }
 
@@ -176,6 +198,10 @@ pub struct HostInfo {
     pub nodes: Vec<HostNode>,
     /// Interface of the session, or `None` if unknown.
     pub interface: Option<Interface>,
+    /// Whether the server returns messages ([`Request::Ping`]); versions without it reject the
+    /// request.
+    #[serde(default)]
+    pub ping: bool,
 }
 
 /// A NUMA node of the server's host.
@@ -240,6 +266,24 @@ impl RunRequest {
     }
 }
 
+impl PingRequest {
+    /// Checks the parameters against the limits of a server.
+    ///
+    /// # Errors
+    /// A message about the first limit exceeded.
+    pub fn check_limits(&self) -> Result<(), String> {
+        let rails = self.parts.len();
+        if !(1..=MAX_RAILS).contains(&rails) {
+            return Err(format!("{rails} rails, expected 1 to {MAX_RAILS}"));
+        }
+        let bytes = self.parts.iter().copied().fold(0, u64::saturating_add);
+        if !(1..=MAX_MESSAGE_BYTES).contains(&bytes) {
+            return Err(format!("messages of {bytes} bytes, expected 1 to {MAX_MESSAGE_BYTES}"));
+        }
+        Ok(())
+    }
+}
+
 impl HostInfo {
     /// Returns the placement of streams without a requested one: the interface's node if it has
     /// CPUs and memory, otherwise all CPUs and the first node with memory.
@@ -290,7 +334,8 @@ mod tests {
 
     #[test]
     fn messages_survive_a_round_trip() {
-        let requests = [Request::Run(run()), Request::Go, Request::Stop];
+        let ping = PingRequest { parts: vec![1, 0], placement: None };
+        let requests = [Request::Run(run()), Request::Go, Request::Stop, Request::Ping(ping)];
         for request in requests {
             let line = line(&request);
             let text = std::str::from_utf8(&line).expect("text");
@@ -328,6 +373,23 @@ mod tests {
             pass(&mut run);
             assert!(run.check_limits().is_err(), "{index}");
         }
+    }
+
+    #[test]
+    fn rejects_messages_beyond_each_limit() {
+        let check = |parts: &[u64]| PingRequest { parts: parts.to_vec(), placement: None }.check_limits();
+        assert_eq!((check(&[1]), check(&[0, 64 << 20])), (Ok(()), Ok(())));
+        for wrong in [&[][..], &[0, 0], &[(64 << 20) + 1], &[1; MAX_RAILS + 1], &[u64::MAX, u64::MAX]] {
+            assert!(check(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    /// Servers before the ping-pong do not send the field.
+    #[test]
+    fn welcome_of_an_older_server_has_no_ping() {
+        let welcome = r#"{"kind":"welcome","numaio":"0.9.0","nodes":[],"interface":null}"#;
+        let Ok(Answer::Welcome(host)) = parse(welcome) else { panic!("no welcome") };
+        assert!(!host.ping && host.numaio == "0.9.0");
     }
 
     #[test]

@@ -2,15 +2,17 @@
 
 use super::connections::{ControlStreams, StreamListener};
 use super::interface;
-use super::line_connection::{ConnectionError, LineConnection};
+use super::line_connection::{describe_error, ConnectionError, LineConnection, CLOSED};
 use super::outcome;
+use super::ping::{self, PingEnd};
 use super::protocol::{
-    Answer, Hello, HostInfo, HostNode, Request, RunRequest, RunResult, ToolRequest, MAX_REQUEST_BYTES,
-    MAX_RUN_MS, PROTOCOL,
+    Answer, Hello, HostInfo, HostNode, PingRequest, Request, RunRequest, RunResult, ToolRequest,
+    MAX_REQUEST_BYTES, MAX_RUN_MS, PROTOCOL,
 };
 use super::slices::{self, EarlyEnd, RunEnd, SlicePlan};
 use super::streams::{self, MessageLayout, PlacedGroup, StreamSet};
 use super::tools::ToolServers;
+use crate::clock::cpu_ns;
 use crate::locate::LiveLocate;
 use crate::memory::FreeMemory;
 use numaio_machine::discover::discover;
@@ -49,6 +51,12 @@ enum RunError {
     Refused(String),
     /// The connection to the client failed.
     Disconnected(ConnectionError),
+}
+
+impl From<ProbeError> for RunError {
+    fn from(error: ProbeError) -> Self {
+        Self::Refused(error.to_string())
+    }
 }
 
 impl From<ConnectionError> for RunError {
@@ -133,6 +141,7 @@ impl ServerSession<'_> {
     fn answer(&self, request: Request) -> Result<(), ConnectionError> {
         let failed = match request {
             Request::Run(run) => self.run(&run).map(Answer::Ended),
+            Request::Ping(ping) => self.ping(&ping).map(Answer::Ended),
             Request::Tool(tool) => self.tool(&tool),
             // The run has already ended, and its result was sent.
             Request::Go | Request::Stop => return Ok(()),
@@ -248,6 +257,54 @@ impl ServerSession<'_> {
         Ok(first_error.or_else(|| (self.stop)().then_some(EarlyEnd::Interrupted)))
     }
 
+    /// Returns messages until the client sends stop.
+    fn ping(&self, request: &PingRequest) -> Result<RunResult, RunError> {
+        request.check_limits().map_err(RunError::Refused)?;
+        let sockets = self.accept_streams(request.parts.len() as u32)?;
+        let placed = request.placement.clone().unwrap_or_else(|| self.host.default_placement());
+        let (cpus, memory) = placed.clone();
+        let end = PingEnd { cpus, memory, sockets, parts: request.parts.clone() };
+        let free_memory = FreeMemory::new(self.root, memory_left_bytes(self.root));
+        let cpu_before = cpu_ns();
+        let wait = |is_finished: &dyn Fn() -> bool| self.wait_for_stop(is_finished);
+        let ran = ping::run(&free_memory, &end, |message| message.echo(), wait)?;
+        let closed = ran.work.err().map(|error| describe_error(&error));
+        let cpu_ns = cpu_ns().saturating_sub(cpu_before);
+        Ok(RunResult {
+            cpu_ns,
+            residency: ran.residency,
+            placed,
+            cut: ran.conducted.map(|why| closed.unwrap_or(why)),
+        })
+    }
+
+    /// Waits for the stop request; returns why the ping-pong ended before, if it did.
+    fn wait_for_stop(&self, is_finished: &dyn Fn() -> bool) -> Result<Option<String>, RunError> {
+        self.connection.send(&Answer::Prepared)?;
+        let deadline = Instant::now() + Duration::from_millis(MAX_RUN_MS.into()) + self.step_limit;
+        let mut finished_at = None;
+        loop {
+            match self.connection.receive::<Request>(POLL_INTERVAL)? {
+                Some(Request::Stop) => return Ok(None),
+                Some(_) => {
+                    return Err(RunError::Disconnected(ConnectionError(
+                        "unexpected request from the client".to_owned(),
+                    )))
+                }
+                None => {}
+            }
+            if is_finished() && finished_at.get_or_insert_with(Instant::now).elapsed() > REASON_LIMIT {
+                return Ok(Some(CLOSED.to_owned()));
+            }
+            if (self.stop)() {
+                return Ok(Some("the server was stopped".to_owned()));
+            }
+            if Instant::now() > deadline {
+                return Ok(Some("the client did not end the ping-pong".to_owned()));
+            }
+        }
+    }
+
     /// Runs the server processes of a tool until the client sends stop.
     fn tool(&self, tool: &ToolRequest) -> Result<Answer, RunError> {
         let known = |node: NodeId| self.host.nodes.iter().any(|host| host.node == node);
@@ -287,6 +344,7 @@ fn host_info(root: &(dyn Sysfs + Sync), address: Option<IpAddr>) -> HostInfo {
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         nodes: nodes.filter(|node| node.memory || !node.cpus.is_empty()).collect(),
         interface: address.and_then(interface::by_address).map(|name| interface::describe(ground, name)),
+        ping: true,
     }
 }
 

@@ -245,7 +245,7 @@ impl StreamSet {
 }
 
 /// Binds the calling thread and its memory allocations.
-fn bind_thread(mask: &Mask, bind: Option<NodeId>) -> Result<(), ProbeError> {
+pub(super) fn bind_thread(mask: &Mask, bind: Option<NodeId>) -> Result<(), ProbeError> {
     mask.apply().map_err(|error| refused("bind a thread to its CPUs", &error))?;
     // The sending thread allocates the kernel's socket buffers, under its policy.
     let policy = bind.map(Policy::bind);
@@ -253,7 +253,8 @@ fn bind_thread(mask: &Mask, bind: Option<NodeId>) -> Result<(), ProbeError> {
     applied.map_err(|error| refused("set the memory policy of a thread", &error))
 }
 
-fn refused(what: &str, error: &io::Error) -> ProbeError {
+/// Returns the error of a call that the kernel rejected.
+pub(super) fn refused(what: &str, error: &io::Error) -> ProbeError {
     ProbeError::Refused { what: what.to_owned(), why: error.to_string() }
 }
 
@@ -279,8 +280,8 @@ impl Stream {
             // One message at a time, or the rest of a partial one.
             let bytes = (message - at % message).min(all - at);
             let done = match self.receives {
-                true => receive(fd, buffer, at, bytes)?,
-                false => send(fd, buffer, at, bytes)?,
+                true => receive(fd, buffer, at, bytes, 0)?,
+                false => send(fd, buffer, at, bytes, 0)?,
             };
             at = if at + done == all { 0 } else { at + done };
             moved += done as u64;
@@ -291,19 +292,33 @@ impl Stream {
     }
 }
 
-/// Sends bytes of a buffer and returns how many the kernel accepted.
-fn send(fd: RawFd, buffer: &Buffer, at: usize, bytes: usize) -> io::Result<usize> {
+/// Sends bytes of a buffer with flags of send(2) and returns how many the kernel accepted.
+///
+/// # Errors
+/// The kernel's error; [`ErrorKind::WouldBlock`] only with `MSG_DONTWAIT`.
+pub(super) fn send(fd: RawFd, buffer: &Buffer, at: usize, bytes: usize, flags: i32) -> io::Result<usize> {
+    let flags = flags | libc::MSG_NOSIGNAL;
     let bytes = bytes.min(buffer.bytes() - at);
     // SAFETY: the bytes are inside the buffer, which lives through the call and is only read.
-    let sent = || unsafe { libc::send(fd, buffer.start().add(at).cast(), bytes, libc::MSG_NOSIGNAL) };
+    let sent = || unsafe { libc::send(fd, buffer.start().add(at).cast(), bytes, flags) };
     retry_on_eintr(sent)
 }
 
-/// Receives into a part of a buffer and returns the number of bytes, at least one.
-fn receive(fd: RawFd, buffer: &mut Buffer, at: usize, bytes: usize) -> io::Result<usize> {
+/// Receives into a part of a buffer with flags of recv(2) and returns the number of bytes, at least
+/// one.
+///
+/// # Errors
+/// As [`send`], and [`ErrorKind::ConnectionReset`] if the connection was closed.
+pub(super) fn receive(
+    fd: RawFd,
+    buffer: &mut Buffer,
+    at: usize,
+    bytes: usize,
+    flags: i32,
+) -> io::Result<usize> {
     let bytes = bytes.min(buffer.bytes() - at);
     // SAFETY: the bytes are inside the buffer, which lives through the call and is ours by `&mut`.
-    let received = || unsafe { libc::recv(fd, buffer.start().add(at).cast(), bytes, 0) };
+    let received = || unsafe { libc::recv(fd, buffer.start().add(at).cast(), bytes, flags) };
     match retry_on_eintr(received)? {
         0 => Err(io::Error::new(ErrorKind::ConnectionReset, "closed")),
         bytes => Ok(bytes),

@@ -36,8 +36,15 @@ const PERFTEST: AllowedOptions = AllowedOptions {
 };
 
 /// Programs that a client may start, with their allowed options.
-const PROGRAMS: [(&str, AllowedOptions); 4] =
-    [("iperf3", IPERF3), ("ib_write_bw", PERFTEST), ("ib_read_bw", PERFTEST), ("ib_send_bw", PERFTEST)];
+const PROGRAMS: [(&str, AllowedOptions); 7] = [
+    ("iperf3", IPERF3),
+    ("ib_write_bw", PERFTEST),
+    ("ib_read_bw", PERFTEST),
+    ("ib_send_bw", PERFTEST),
+    ("ib_write_lat", PERFTEST),
+    ("ib_read_lat", PERFTEST),
+    ("ib_send_lat", PERFTEST),
+];
 
 /// Allowed options of a program.
 struct AllowedOptions {

@@ -6,7 +6,8 @@ use super::net_error::{opening_error, NetError};
 use super::tcp_tuning;
 use super::ticket::Ticket;
 use std::fmt;
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, OnceLock};
@@ -45,6 +46,8 @@ impl fmt::Debug for OutgoingConnections {
 struct ConnectTarget {
     /// Addresses of the same host, assigned to connections in turn; at least one.
     to: Vec<SocketAddr>,
+    /// Local address of each connection, which then has one address to connect to; empty for any.
+    from: Vec<IpAddr>,
     /// Time limit for connecting to an address.
     connect_limit: Duration,
     /// None if the connections are no longer needed.
@@ -65,10 +68,23 @@ impl OutgoingConnections {
     /// the first.
     #[must_use]
     pub fn start(to: SocketAddr, others: &[SocketAddr], streams: usize, connect_limit: Duration) -> Self {
-        let to = [&[to], others].concat();
-        let target =
-            ConnectTarget { to, connect_limit, opening: OnceLock::new(), is_over: AtomicBool::new(false) };
-        let target = Arc::new(target);
+        Self::start_all(([&[to], others].concat(), Vec::new()), streams, connect_limit)
+    }
+
+    /// Starts a connection from each local address to its remote one, within `connect_limit`.
+    #[must_use]
+    pub fn start_on_routes(routes: &[(IpAddr, SocketAddr)], connect_limit: Duration) -> Self {
+        let (from, to): (Vec<IpAddr>, Vec<SocketAddr>) = routes.iter().copied().unzip();
+        Self::start_all((to, from), routes.len(), connect_limit)
+    }
+
+    fn start_all(
+        (to, from): (Vec<SocketAddr>, Vec<IpAddr>),
+        streams: usize,
+        connect_limit: Duration,
+    ) -> Self {
+        let (opening, is_over) = (OnceLock::new(), AtomicBool::new(false));
+        let target = Arc::new(ConnectTarget { to, from, connect_limit, opening, is_over });
         let (sender, opened) = channel();
         for first in 0..streams.min(MOST_CONCURRENT) {
             let (sender, target) = (sender.clone(), target.clone());
@@ -145,16 +161,26 @@ impl ConnectTarget {
 
     fn socket(&self, index: usize) -> Result<TcpStream, NetError> {
         let at = index % self.to.len();
+        if let Some(local) = self.from.get(at) {
+            let to = self.to[at];
+            return tcp_tuning::connect_from(*local, to, self.connect_limit)
+                .map_err(|error| unreachable(to, error));
+        }
         if at > 0 {
             if let Ok(socket) = tcp_tuning::connect(self.to[at], self.connect_limit.min(ALTERNATIVE_LIMIT)) {
                 return Ok(socket);
             }
         }
         let first = self.to[0];
-        tcp_tuning::connect(first, self.connect_limit).map_err(|error| match opening_error(error) {
-            NetError::Failed(error) => NetError::Unreachable(first, error),
-            other => other,
-        })
+        tcp_tuning::connect(first, self.connect_limit).map_err(|error| unreachable(first, error))
+    }
+}
+
+/// Adds the address to the error of a connection that was not established.
+fn unreachable(to: SocketAddr, error: io::Error) -> NetError {
+    match opening_error(error) {
+        NetError::Failed(error) => NetError::Unreachable(to, error),
+        other => other,
     }
 }
 

@@ -6,7 +6,7 @@ use rustix::net::{socket, AddressFamily, SocketType};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::mem::size_of_val;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -202,6 +202,18 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 pub fn connect(to: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     unpace(&socket);
+    socket.connect_timeout(&to.into(), limit)?;
+    Ok(socket.into())
+}
+
+/// Opens an unpaced connection from a local address, at any port.
+///
+/// # Errors
+/// As [`connect`], and if this host does not have the address.
+pub fn connect_from(local: IpAddr, to: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    unpace(&socket);
+    socket.bind(&SocketAddr::new(local, 0).into())?;
     socket.connect_timeout(&to.into(), limit)?;
     Ok(socket.into())
 }

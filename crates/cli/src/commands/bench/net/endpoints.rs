@@ -13,8 +13,8 @@ use numaio_machine::workload::Direction;
 use numaio_measure::engine::{RemoteEnd, RemotePlacement};
 use numaio_measure::io::{self, Placements};
 use numaio_measure::net::{home, End, NetOptions, Side};
-use numaio_measure::IoOptions;
-use numaio_schema::{IoDevice, IoRemoteEnd};
+use numaio_measure::{IoOptions, PingOptions, Rule};
+use numaio_schema::{IoDevice, IoRemoteEnd, PingRail};
 
 /// Options of the placement of streams at both ends.
 #[derive(Debug, Clone, Args)]
@@ -47,6 +47,8 @@ pub enum SideArg {
     Receiver,
     /// Both in turn
     Both,
+    /// Both together: every placement of this machine with every one of the other
+    Product,
 }
 
 /// Devices and placements of both ends.
@@ -101,6 +103,7 @@ impl Endpoints {
             Some(SideArg::Sender) => vec![Side::Sender.end(direction)],
             Some(SideArg::Receiver) => vec![Side::Receiver.end(direction)],
             Some(SideArg::Both) => vec![End::Local, End::Remote],
+            Some(SideArg::Product) => vec![End::Both],
         };
         let varied = directions
             .iter()
@@ -112,6 +115,29 @@ impl Endpoints {
             streams: args.streams.clone(),
             own_place: self.own_placement.clone(),
             io,
+        }
+    }
+}
+
+impl Endpoints {
+    /// Returns the options of a ping-pong campaign. The end that sends first counts as the sender.
+    pub fn ping_options(
+        &self,
+        args: &EndpointArgs,
+        (rails, sizes): (Vec<PingRail>, Vec<u64>),
+        (window_ms, rule): (u32, Rule),
+    ) -> PingOptions {
+        let net = self.options(args, IoOptions::default(), &[Direction::Write]);
+        PingOptions {
+            ends: net.varied.into_iter().map(|(end, _)| end).collect(),
+            places: net.places,
+            home: net.home,
+            own_place: net.own_place,
+            sizes,
+            rails,
+            window_ms,
+            slices: net.io.slices,
+            rule,
         }
     }
 }
@@ -139,7 +165,7 @@ fn remote_placements(host: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {
 }
 
 /// Describes the local device by its interface; a loopback has no node.
-fn local_device(context: ResolveContext, name: &str, peer: &str) -> IoDevice {
+pub fn local_device(context: ResolveContext, name: &str, peer: &str) -> IoDevice {
     let InterfaceLocation { device, node } = locate_interface(context, name);
     let found = device.map_or_else(unknown, |device| io::device(device, None));
     IoDevice { name: name.to_owned(), node, reached_via: Some(peer.to_owned()), ..found }

@@ -1,25 +1,30 @@
 //! `numaio bench net`: measures TCP between two hosts from every node of either side.
 
 pub mod endpoints;
+mod irq_nodes;
+pub mod ping;
 pub mod remote;
 pub mod serve;
 
-use super::shared::{self, BoundsArgs};
+use super::shared::{self, BenchRecords, BoundsArgs};
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::options::{address, integer, Common, Directions};
+use crate::options::{address, integer, node, Common, Directions};
 use crate::output;
 use clap::{Args, ValueEnum};
 use endpoints::{check_device, EndpointArgs, Endpoints};
+use numaio_linux::io::tcp::locate_interface;
 use numaio_linux::Kernel;
 use numaio_machine::discover::discover;
+use numaio_machine::ids::NodeId;
 use numaio_machine::near::ResolveContext;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
+use numaio_machine::workload::Rail;
 use numaio_measure::engine::{Engine, Iperf3, Tcp};
-use numaio_measure::{IoOptions, NetOptions};
-use numaio_report::{io_agreement, net_text};
+use numaio_measure::{IoOptions, NetOptions, PingEngine};
+use numaio_report::{io_agreement, irq_nodes_text, net_text};
 use numaio_schema::IoRecord;
 use numaio_transfer::ssh::ManagedProcess;
 use remote::RemoteArgs;
@@ -48,9 +53,24 @@ pub struct NetArgs {
     /// Engine that moves the data: tcp (built in), iperf3, or all to compare them
     #[arg(long, value_name = "ENGINE", default_value = "tcp")]
     pub engine: NetEngine,
-    /// Message sizes: a list such as 1K,64K, or a range such as 1K..1M of powers of two
-    #[arg(long, value_name = "SIZE,...", default_value = "128K", value_parser = sizes)]
-    pub sizes: Sizes,
+    /// Measure latency instead of bandwidth: messages that the other host returns, one at a time
+    #[arg(long, conflicts_with_all = ["serve", "engine", "depth", "direction", "streams", "bytes"])]
+    pub ping: bool,
+    /// Local address and address of the other host of a rail; repeatable: messages are divided
+    /// among all rails, evenly and by the measured bandwidth of each
+    #[arg(long, value_name = "ADDRESS=PEER", requires = "ping", conflicts_with = "device", value_parser = ping::rail)]
+    pub rail: Vec<Rail>,
+    /// Measure with the interrupts of the interface on each of these nodes in turn; they return
+    /// afterwards, after a crash by numaio undo. Requires root
+    #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = node, conflicts_with_all = ["ping", "serve", "output"])]
+    pub irq_nodes: Vec<NodeId>,
+    /// Move interrupts although irqbalance is running and may move them again
+    #[arg(long, requires = "irq_nodes")]
+    pub despite_irqbalance: bool,
+    /// Message sizes: a list such as 1K,64K, or a range such as 1K..1M of powers of two; default:
+    /// 128K, with --ping 1,1K,64K,1M,8M
+    #[arg(long, value_name = "SIZE,...", value_parser = sizes)]
+    pub sizes: Option<Sizes>,
     /// Messages per stream buffer; a buffer larger than the cache is read from memory each time
     #[arg(long, value_name = "N", default_value = "1", value_parser = integer(1..=4096))]
     pub depth: u32,
@@ -92,24 +112,47 @@ pub fn serve(common: &Common, args: &NetArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Runs `numaio bench net`.
-pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<Vec<IoRecord>, Failure> {
+///
+/// # Errors
+/// See [`shared::bench`].
+pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<BenchRecords, Failure> {
     let kernel = live(machine)?;
     let topology = discover(machine);
     let context = ResolveContext { root: machine, locate: machine, topology: &topology };
     args.device.as_deref().map_or(Ok(()), |name| check_device(context, name))?;
     let far = remote::connect_to(&args.far)?;
-    let endpoints = Endpoints::of(context, &far, &args.endpoints, args.device.as_deref())?;
+    let mut endpoints = Endpoints::of(context, &far, &args.endpoints, args.device.as_deref())?;
+    let sizes = args.sizes.clone().map_or_else(|| default_sizes(args.ping).to_vec(), |sizes| sizes.0);
+    if args.ping {
+        let mut rails = Vec::new();
+        if !args.rail.is_empty() {
+            rails = ping::rails(context, &args.rail, far.peer.name())?;
+            endpoints.devices.0 = rails[0].device.clone();
+        }
+        let engine = PingEngine::Tcp(endpoints.far.clone());
+        let rule = args.bounds.options(Default::default(), machine.time()).rule;
+        let options = endpoints.ping_options(&args.endpoints, (rails, sizes), (args.bounds.window, rule));
+        let session = Session::open(kernel, far);
+        let record = ping::measure(common, machine, &topology, &args.bounds, &endpoints, (&engine, &options));
+        drop(session);
+        return record.map(|record| BenchRecords::Ping(Box::new(record)));
+    }
     let io = IoOptions {
-        block_bytes: args.sizes.0.clone(),
+        block_bytes: sizes,
         depth: args.depth,
         ..args.bounds.options(Default::default(), machine.time())
     };
     let options = endpoints.options(&args.endpoints, io, &args.direction.list());
     let engines = engines(args.engine, &endpoints);
+    if !args.irq_nodes.is_empty() {
+        let records =
+            run_irq_nodes(common, machine, (args, kernel, context), far, &endpoints, (&engines, &options));
+        return records.map(BenchRecords::Io);
+    }
     let session = Session::open(kernel, far);
     let result = bench(common, machine, &topology, &args.bounds, &endpoints, (&engines, &options));
     drop(session);
-    result
+    result.map(BenchRecords::Io)
 }
 
 /// Runs a campaign of each engine between this host and the other.
@@ -138,6 +181,57 @@ pub fn bench(
         text
     };
     shared::bench_by(common, machine, topology, bounds, engines, &measure, text)
+}
+
+/// Measures with the interrupts of the interface on each requested node.
+fn run_irq_nodes(
+    common: &Common,
+    machine: &Machine,
+    (args, kernel, context): (&NetArgs, &Kernel, ResolveContext),
+    far: remote::RemoteHost,
+    endpoints: &Endpoints,
+    (engines, options): (&[Box<dyn Engine>], &NetOptions),
+) -> Result<Vec<IoRecord>, Failure> {
+    let [engine] = engines else {
+        return Err(Failure::usage("--irq-nodes needs one engine").hint("specify --engine tcp or iperf3"));
+    };
+    let (topology, name) = (context.topology, endpoints.devices.0.name.as_str());
+    let device = locate_interface(context, name).device;
+    let device = irq_nodes::check(topology, device, name, &args.irq_nodes)?;
+    let session = Session::open(kernel, far);
+    let measure = |topology: &Topology| {
+        let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+        let mut devices = endpoints.devices.clone();
+        if let Some(moved) = topology.devices.iter().find(|found| found.path == device.path) {
+            devices.0.irqs.clone_from(&moved.irqs);
+        }
+        measuring::measure_net(
+            common,
+            setting,
+            machine.time(),
+            engine.as_ref(),
+            &endpoints.far,
+            devices,
+            options,
+        )
+    };
+    let irqs = irq_nodes::IrqNodes {
+        kernel,
+        topology,
+        device,
+        nodes: &args.irq_nodes,
+        despite_irqbalance: args.despite_irqbalance,
+    };
+    let records = irq_nodes::run(common, machine, &irqs, args.bounds.no_save, &measure);
+    drop(session);
+    let (nodes, records): (Vec<NodeId>, Vec<IoRecord>) = records?.into_iter().unzip();
+    let text = |records: &[IoRecord]| {
+        let style = output::style(common);
+        let mut text: String = records.iter().map(|record| net_text(record, &style)).collect();
+        text.push_str(&irq_nodes_text(&nodes, records, &style));
+        text
+    };
+    shared::show(&args.bounds, records, text)
 }
 
 /// Returns the kernel of this machine; tapes and copied trees have no network.
@@ -177,6 +271,15 @@ fn engines(requested: NetEngine, endpoints: &Endpoints) -> Vec<Box<dyn Engine>> 
         NetEngine::Tcp => vec![tcp()],
         NetEngine::Iperf3 => vec![iperf3()],
         NetEngine::All => vec![tcp(), iperf3()],
+    }
+}
+
+/// Returns the message sizes if none are requested: for latency from one byte to 8 MiB, as in
+/// Moreaud and Goglin (2007).
+pub fn default_sizes(ping: bool) -> &'static [u64] {
+    match ping {
+        true => &[1, 1 << 10, 64 << 10, 1 << 20, 8 << 20],
+        false => &[128 << 10],
     }
 }
 
