@@ -19,8 +19,8 @@ SEED = 20_032
 LEARNED, UNSEEN = 3, 8
 # Numbers of streams of a node alone.
 STREAMS = "1,2,4"
-# Time limit of the nodes alone in seconds, and length of a visit in milliseconds.
-ALONE_S, WINDOW_MS = 90, 300
+# Time limits of the nodes alone and of a mix in seconds, and length of a visit in milliseconds.
+ALONE_S, MIX_S, WINDOW_MS = 90, 8, 300
 # Time limit of a disk in seconds.
 TIME_LIMIT_S = 1500
 
@@ -75,7 +75,7 @@ def script(name, mixes):
              f"--window {WINDOW_MS} >/out/{name}-alone.txt"]
     for direction in DIRECTIONS:
         predict = f"numaio predict -q --device {name} --direction {direction}"
-        measure = f"--measure --mix-only --window {WINDOW_MS} {destroys if direction == 'write' else ''}"
+        measure = f"--measure --mix-only --window {WINDOW_MS} --seconds {MIX_S} {destroys if direction == 'write' else ''}"
         for _ in range(LEARNED):
             lines += [f"mix=$({predict} --suggest --json | awk -f /out/suggested.awk)",
                       f"[ -n \"$mix\" ] && {predict} --mix $mix {measure} >/dev/null && echo $mix >>/out/{name}-{direction}.learned"]

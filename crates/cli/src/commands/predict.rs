@@ -3,7 +3,7 @@
 use super::prediction_inputs::{self, engine, measure_mixes, KnownDocuments, MixRequest};
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::options::{integer, node, Common};
+use crate::options::{integer, node, seconds, Common};
 use crate::output;
 use crate::output::json;
 use clap::{Args, ValueEnum};
@@ -58,6 +58,9 @@ pub struct PredictArgs {
     /// With --measure: length of one visit in milliseconds
     #[arg(long, value_name = "MS", default_value = "1000", value_parser = integer(50..=60_000))]
     pub window: u32,
+    /// With --measure: time limit of each mix in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub seconds: f64,
     /// With --measure: write to PATH, a new file or a directory for one; by default nothing is
     /// written
     #[arg(long, value_name = "PATH", requires = "measure")]
@@ -153,6 +156,7 @@ fn measure(
             destroys: args.i_know_this_destroys.as_deref(),
             save: !args.no_save,
             window_ms: args.window,
+            time_limit_s: args.seconds,
         };
         measure_mixes(common, machine, topology, &request)
     };

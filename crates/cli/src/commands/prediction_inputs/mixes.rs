@@ -34,6 +34,8 @@ pub struct MixRequest<'a> {
     /// Length of a visit in milliseconds. A long one averages over the bursts in which the many
     /// requests of a mix complete on a busy machine.
     pub window_ms: u32,
+    /// Time limit of the measurement in seconds.
+    pub time_limit_s: f64,
 }
 
 /// Bytes of the disk or file that are used, if the reference measurement does not contain them.
@@ -72,6 +74,7 @@ pub fn measure_mixes(
             seed: now,
             precision: request.reference.method.rounds.precision,
             least_visits: MIN_VISITS,
+            time_limit_s: request.time_limit_s,
             ..Rule::default()
         },
         ..IoOptions::default()
