@@ -18,6 +18,7 @@ pub fn read(path: &Path) -> Result<Document, Failure> {
 }
 
 /// Lists the saved documents of one kind of a machine, newest first, and reads them lazily.
+/// Measurements under load are left out; [`saved_under_load`] lists them.
 ///
 /// Identical machines have the same fingerprint and may share a home directory. Documents of other
 /// hosts are used only if this host has none, for example after a new host name, with a message.
@@ -35,12 +36,24 @@ pub fn saved<'a>(
     this_host_first(paths, move |path| host_of(path, &machine.hostname), report)
 }
 
+/// Lists the saved measurements under load of one kind of this host, newest first, and reads them
+/// lazily.
+pub fn saved_under_load(kind: Kind, machine: &Identity) -> impl Iterator<Item = PathBuf> + '_ {
+    let paths = store::saved(kind, &machine.fingerprint).into_iter();
+    paths.filter(|path| matches!(host_of(path, &machine.hostname), DocumentHost::UnderLoad { is_own: true }))
+}
+
 /// The host on which a document was measured.
 enum DocumentHost {
     /// This host, or the document does not name one.
     This,
     /// Another host, by name.
     Other(String),
+    /// Any host, which was under load.
+    UnderLoad {
+        /// Whether it is this host.
+        is_own: bool,
+    },
     /// The file is not a document.
     Unreadable,
 }
@@ -61,6 +74,7 @@ fn this_host_first(
             match host_of(&path) {
                 DocumentHost::This => has_own = true,
                 DocumentHost::Unreadable => {}
+                DocumentHost::UnderLoad { .. } => continue,
                 DocumentHost::Other(host) => {
                     others.push_back((host, path));
                     continue;
@@ -84,14 +98,15 @@ fn host_of(path: &Path, hostname: &str) -> DocumentHost {
     struct Measured {
         machine: Identity,
         record: Option<Box<Measured>>,
-    }
-    if hostname.is_empty() {
-        return DocumentHost::This;
+        load: Vec<serde::de::IgnoredAny>,
     }
     let text = input::read_text(path).unwrap_or_default();
-    let Ok(stored) = serde_json::from_str::<Measured>(&text) else { return DocumentHost::Unreadable };
-    let host = stored.record.map_or(stored.machine, |record| record.machine).hostname;
-    match host.is_empty() || host == hostname {
+    let Ok(mut stored) = serde_json::from_str::<Measured>(&text) else { return DocumentHost::Unreadable };
+    let measured = stored.record.take().map_or(stored, |record| *record);
+    let host = measured.machine.hostname;
+    let is_own = hostname.is_empty() || host.is_empty() || host == hostname;
+    match is_own {
+        _ if !measured.load.is_empty() => DocumentHost::UnderLoad { is_own },
         true => DocumentHost::This,
         false => DocumentHost::Other(host),
     }

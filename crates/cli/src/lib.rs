@@ -7,6 +7,7 @@ mod documents;
 mod failure;
 mod input;
 mod interleave;
+mod load_args;
 mod locale;
 mod machine;
 mod options;

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use numaio_machine::ids::NodeId;
-use numaio_machine::units::BandwidthUnit;
+use numaio_machine::units::{parse_size, BandwidthUnit};
 use numaio_machine::workload::{CopyLoop, Direction};
 use numaio_transfer::options::Choice;
 use std::fmt::Display;
@@ -128,6 +128,10 @@ pub struct MeasuringArgs {
     /// Copy loop: memcpy, avx512, avx2, stnp or rep-movsb [default: the fastest here]
     #[arg(long, value_name = "LOOP", value_parser = copy_loop)]
     pub copy_loop: Option<CopyLoop>,
+    /// Size of each thread's source, and of its sink; default: four times the last-level cache over
+    /// the threads. Smaller buffers are marked as possibly cached
+    #[arg(long, value_name = "SIZE", value_parser = buffer)]
+    pub buffer: Option<u64>,
     /// Fixed number of repetitions of every copy, instead of --precision; 100 in the paper
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, conflicts_with = "precision")]
     pub repetitions: Option<u32>,
@@ -173,6 +177,14 @@ fn copy_loop(text: &str) -> Result<CopyLoop, String> {
     let names = CopyLoop::ALL.map(CopyLoop::name).join(", ");
     let found = CopyLoop::ALL.into_iter().find(|copy_loop| copy_loop.name() == text);
     found.ok_or_else(|| format!("expected one of {names}"))
+}
+
+/// Parses a size of at least 4 KiB.
+fn buffer(text: &str) -> Result<u64, String> {
+    parse_size(text)
+        .ok()
+        .filter(|bytes| *bytes >= 4096)
+        .ok_or_else(|| "expected a size of at least 4K".to_owned())
 }
 
 /// Parses a percentage above 0 and below 100 as a share.

@@ -99,6 +99,10 @@ impl Probe for Kernel {
             },
             Workload::Program(workload) => program::run(&self.root, workload).map(Outcome::Program),
             Workload::Counted(workload) => counted::run(&self.root, limit, workload).map(Outcome::Counted),
+            Workload::Loaded(loaded) => {
+                let run = |workload: &Workload| self.run(workload);
+                probe::loaded(&self.root, limit, loaded, run).map(Outcome::Loaded)
+            }
         }
     }
 }

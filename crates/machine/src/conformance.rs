@@ -14,7 +14,8 @@ use crate::set::CpuSet;
 use crate::sysfs::{ReadError, ReadErrorKind, Sysfs, SysfsExt};
 use crate::workload::{
     CopyLoop, CopyWorkload, CountedTarget, CountedWorkload, Flow, IoWorkload, LatencyWorkload, LoadWorkload,
-    Placement, ProgramWorkload, Sampling, StreamGroup, StreamLoop, StreamOp, StreamWorkload,
+    LoadedWorkload, NeighborLoad, Placement, ProgramWorkload, Sampling, StreamGroup, StreamLoad, StreamLoop,
+    StreamOp, StreamWorkload, Workload,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -119,6 +120,7 @@ pub fn probe(machine: &dyn Probe, copy: &CopyWorkload) {
     probe_copy(machine, copy);
     probe_stream(machine, copy);
     probe_latency(machine, copy);
+    probe_loaded(machine, copy);
 }
 
 fn probe_copy(machine: &dyn Probe, copy: &CopyWorkload) {
@@ -322,6 +324,45 @@ fn ran_latency(machine: &dyn Probe, latency: &LatencyWorkload) -> LatencyOutcome
         resides(&load.residency);
     }
     outcome
+}
+
+/// Checks a copy with STREAM threads beside it, on the same CPUs: more threads than CPUs.
+fn probe_loaded(machine: &dyn Probe, copy: &CopyWorkload) {
+    let threads = copy.placement.cpus.len() as u32 + 1;
+    let load = StreamLoad {
+        placement: copy.placement.clone(),
+        threads,
+        memory: copy.flow.source,
+        bytes_per_array: BYTES,
+    };
+    let copy = CopyWorkload { bytes_per_thread: BYTES, sampling: WINDOW, ..copy.clone() };
+    let beside = |workload: Workload, loads: &[StreamLoad]| LoadedWorkload {
+        loads: loads.iter().cloned().map(NeighborLoad::Stream).collect(),
+        workload: Box::new(workload),
+    };
+    let of_copy = |loads: &[StreamLoad]| beside(Workload::Copy(copy.clone()), loads);
+    some_run("a window of copies under load", || {
+        let outcome = machine.loaded(&of_copy(&[load.clone(), load.clone()])).expect("a valid workload");
+        assert_eq!(outcome.loads.len(), 2, "an outcome for each load");
+        outcome.loads.iter().for_each(|load| resides(&load.residency));
+        let Outcome::Copy(copied) = *outcome.outcome else { panic!("the outcome of the workload") };
+        outcome.loads.iter().all(|load| load.bytes.is_some_and(|bytes| bytes > 0) && load.ns > 0)
+            && is_window(copied.samples.iter().map(|sample| (sample.bytes_copied, sample.ns)))
+    });
+    let refuses = |loaded: LoadedWorkload| assert!(machine.loaded(&loaded).is_err(), "{loaded}");
+    refuses(of_copy(&[]));
+    refuses(of_copy(&[StreamLoad { threads: 0, ..load.clone() }]));
+    refuses(of_copy(&[StreamLoad { memory: NO_SUCH_NODE, ..load.clone() }]));
+    absent_cpus(&copy.placement.cpus)
+        .into_iter()
+        .for_each(|cpus| refuses(of_copy(&[StreamLoad { placement: Placement { cpus }, ..load.clone() }])));
+    TOO_MUCH
+        .into_iter()
+        .for_each(|bytes_per_array| refuses(of_copy(&[StreamLoad { bytes_per_array, ..load.clone() }])));
+    refuses(beside(Workload::Loaded(of_copy(std::slice::from_ref(&load))), std::slice::from_ref(&load)));
+    let absent = CopyWorkload { flow: Flow { source: NO_SUCH_NODE, ..copy.flow }, ..copy.clone() };
+    refuses(beside(Workload::Copy(absent), std::slice::from_ref(&load)));
+    ran(machine, &copy);
 }
 
 /// Checks I/O of an implementation of [`Probe`].

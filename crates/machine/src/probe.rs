@@ -4,8 +4,8 @@ use crate::counters::{Count, MissingCounter};
 use crate::ids::NodeId;
 use crate::set::CpuSet;
 use crate::workload::{
-    CopyWorkload, CountedWorkload, IoWorkload, LatencyWorkload, PingWorkload, ProgramWorkload,
-    StreamWorkload, ToolWorkload, Workload,
+    CopyWorkload, CountedWorkload, IoWorkload, LatencyWorkload, LoadedWorkload, PingWorkload,
+    ProgramWorkload, StreamWorkload, ToolWorkload, Workload,
 };
 use serde::{Deserialize, Serialize};
 
@@ -108,6 +108,17 @@ pub trait ProbeExt: Probe {
             _ => Err(ProbeError::OtherOutcome),
         }
     }
+
+    /// Runs a workload with load beside it.
+    ///
+    /// # Errors
+    /// As the workload, and [`ProbeError::Refused`] if a load cannot start or ends too early.
+    fn loaded(&self, loaded: &LoadedWorkload) -> Result<LoadedOutcome, ProbeError> {
+        match self.run(&Workload::Loaded(loaded.clone()))? {
+            Outcome::Loaded(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
 }
 
 impl<T: Probe + ?Sized> ProbeExt for T {}
@@ -132,6 +143,8 @@ pub enum Outcome {
     Program(ProgramOutcome),
     /// Outcome of [`Workload::Counted`].
     Counted(CountedOutcome),
+    /// Outcome of [`Workload::Loaded`].
+    Loaded(LoadedOutcome),
 }
 
 /// Outcome of a counted workload, with raw counts.
@@ -148,6 +161,54 @@ pub struct CountedOutcome {
     pub counts: Vec<Count>,
     /// Requested counters without a count, with reasons.
     pub missing: Vec<MissingCounter>,
+}
+
+impl Outcome {
+    /// Adds time to the total time of the run.
+    pub fn add_elapsed_ns(&mut self, ns: u64) {
+        let elapsed_ns = match self {
+            Self::Copy(outcome) => &mut outcome.elapsed_ns,
+            Self::Stream(outcome) => &mut outcome.elapsed_ns,
+            Self::Latency(outcome) => &mut outcome.elapsed_ns,
+            Self::Io(outcome) => &mut outcome.elapsed_ns,
+            Self::Tool(outcome) => &mut outcome.elapsed_ns,
+            Self::Program(outcome) => &mut outcome.elapsed_ns,
+            Self::Counted(outcome) => &mut outcome.elapsed_ns,
+            Self::Ping(outcome) => &mut outcome.elapsed_ns,
+            Self::Loaded(outcome) => return outcome.outcome.add_elapsed_ns(ns),
+        };
+        *elapsed_ns = elapsed_ns.saturating_add(ns);
+    }
+}
+
+/// Outcome of a workload with load beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadedOutcome {
+    /// Outcome of the workload.
+    pub outcome: Box<Outcome>,
+    /// Outcome of each load, in order.
+    pub loads: Vec<NeighborOutcome>,
+    /// Time to start and to stop the loads, in nanoseconds.
+    pub overhead_ns: u64,
+}
+
+/// Outcome of a load beside a workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NeighborOutcome {
+    /// Bytes that its threads read and wrote, as counted by STREAM, during the complete run of the
+    /// workload, which includes its preparation; `None` for a command.
+    pub bytes: Option<u64>,
+    /// Duration of that run in nanoseconds.
+    pub ns: u64,
+    /// Location of the arrays' pages.
+    pub residency: Residency,
+}
+
+impl NeighborOutcome {
+    /// Returns the bandwidth in bytes per second, as counted by STREAM; `None` for a command.
+    pub fn bytes_per_s(&self) -> Option<f64> {
+        Some(self.bytes? as f64 * 1e9 / self.ns.max(1) as f64)
+    }
 }
 
 /// Outcome of a copy workload.

@@ -10,6 +10,7 @@ use crate::warnings::{self, WarningContext};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::topology::Topology;
+use numaio_machine::units::format_size;
 use numaio_machine::workload::{CopyLoop, CopyWorkload, Flow, Pages, Sampling, Workload};
 use numaio_schema::{Cell, Method, Reading, Record, Visit, Warning, RECORD_SCHEMA};
 
@@ -83,6 +84,14 @@ fn prepare(topology: &Topology, options: &Options) -> Result<(Vec<Target>, Vec<W
             Ok(target) => {
                 if target.cache_assumed {
                     warnings.push(caches_assumed(node));
+                }
+                if target.possibly_cached {
+                    let size = format_size(target.bytes_per_thread);
+                    let what = format!(
+                        "node {node}: buffers of {size} per thread are smaller than four times the last-level \
+                         cache, so values may be those of the cache"
+                    );
+                    warnings.push(Warning { rule: "possibly-cached".into(), what });
                 }
                 targets.push(target);
             }

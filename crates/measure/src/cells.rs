@@ -18,6 +18,8 @@ pub struct Target {
     pub bytes_per_thread: u64,
     /// Whether the cache size had to be assumed.
     pub cache_assumed: bool,
+    /// Whether the buffers are smaller than four times the last-level cache.
+    pub possibly_cached: bool,
 }
 
 impl Target {
@@ -32,9 +34,12 @@ impl Target {
         }
         let cpus = choose_cpus(topology, node, options.threads)?;
         let caches = Caches::of(topology, &cpus);
+        let filled = per_thread_bytes(caches.bytes.saturating_mul(CACHES_FILLED), cpus.len());
+        let bytes_per_thread = options.buffer_bytes.unwrap_or(filled);
         let target = Self {
             node,
-            bytes_per_thread: per_thread_bytes(caches.bytes.saturating_mul(CACHES_FILLED), cpus.len()),
+            bytes_per_thread,
+            possibly_cached: bytes_per_thread < filled,
             placement: Placement { cpus },
             cache_assumed: caches.assumed,
         };

@@ -23,6 +23,7 @@ mod sizes;
 pub mod stream;
 pub mod sweep;
 mod trial;
+mod under_load;
 mod visit_order;
 mod warnings;
 
@@ -36,3 +37,4 @@ pub use rounds::Rule;
 pub use setting::{Event, Setting};
 pub use stream::StreamOptions;
 pub use sweep::SweepOptions;
+pub use under_load::UnderLoad;

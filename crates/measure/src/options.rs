@@ -18,6 +18,9 @@ pub struct Options {
     pub threads: Threads,
     /// Copy loop; none to choose the fastest in a trial.
     pub copy_loop: Option<CopyLoop>,
+    /// Bytes of each thread's source and of its sink; none for four times the last-level cache
+    /// over the threads.
+    pub buffer_bytes: Option<u64>,
     /// Page size of the buffers.
     pub pages: Pages,
     /// Relative half-width of the 95 % interval of a cell's median at which the cell is settled.
@@ -40,6 +43,7 @@ impl Default for Options {
             directions: vec![Direction::Write, Direction::Read],
             threads: Threads::Cores,
             copy_loop: None,
+            buffer_bytes: None,
             pages: Pages::Transparent,
             precision: 0.02,
             least_visits: 2,

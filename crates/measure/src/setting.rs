@@ -68,6 +68,7 @@ impl Setting<'_> {
             conditions,
             warnings,
             complete,
+            load: Vec::new(),
         }
     }
 }

@@ -171,6 +171,7 @@ pub(crate) mod tests {
                 conditions: Default::default(),
                 warnings: Vec::new(),
                 complete: true,
+                load: Vec::new(),
             },
             method,
             cells,

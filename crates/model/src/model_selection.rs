@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 /// Selects the model for a target and some directions: the newest that contains one of the
 /// directions without missing nodes. If all lack nodes, as interrupted ones do, the newest. A model
-/// measured under a CPU quota is never selected.
+/// measured under a CPU quota or under load is never selected.
 pub fn select_model<'m>(
     models: impl IntoIterator<Item = &'m Model>,
     target: NodeId,

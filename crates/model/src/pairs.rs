@@ -75,6 +75,7 @@ mod tests {
                 conditions: Default::default(),
                 warnings: Vec::new(),
                 complete: true,
+                load: Vec::new(),
             },
             method: StreamMethod {
                 loops: Vec::new(),

@@ -119,6 +119,7 @@ fn provenance() -> Provenance {
         conditions: Default::default(),
         warnings: Vec::new(),
         complete: true,
+        load: Vec::new(),
     }
 }
 

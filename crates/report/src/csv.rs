@@ -41,7 +41,8 @@ const HEAD: [&str; 21] = [
 /// `what` is `copy`, `stream`, `sweep`, `latency`, `loaded-latency`, `load`, `view`, `io` or
 /// `ping`.
 /// `series` is the direction, operation, view, or name and build of a sweep; for I/O the device,
-/// engine, block size and streams. Bandwidth is in bytes per second, latency in nanoseconds; `low`
+/// engine, block size and streams; and of measurements under load the load. Bandwidth is in bytes
+/// per second, latency in nanoseconds; `low`
 /// and `high` are the 95 % interval of the median. The local cell is measured once and listed in
 /// both directions.
 ///
@@ -165,10 +166,19 @@ fn rows(machine: &MachineDocuments) -> Vec<CsvRow> {
         Some(host) => CsvRow { host: SafeText::new(host), ..first.clone() },
         None => first.clone(),
     };
-    let models = machine.models.iter().flat_map(|model| copy_rows(model, &on(&model.record.provenance)));
-    let streams = machine.streams.iter().flat_map(|record| stream_rows(record, &on(&record.provenance)));
+    let models = machine.models.iter().flat_map(|model| {
+        let provenance = &model.record.provenance;
+        with_load(copy_rows(model, &on(provenance)), provenance)
+    });
+    let streams = machine
+        .streams
+        .iter()
+        .flat_map(|record| with_load(stream_rows(record, &on(&record.provenance)), &record.provenance));
     let sweeps = machine.sweeps.iter().flat_map(|record| sweep_rows(record, &on(&record.provenance)));
-    let latencies = machine.latencies.iter().flat_map(|record| latency_rows(record, &on(&record.provenance)));
+    let latencies = machine
+        .latencies
+        .iter()
+        .flat_map(|record| with_load(latency_rows(record, &on(&record.provenance)), &record.provenance));
     let views = machine
         .comparisons
         .iter()
@@ -176,9 +186,25 @@ fn rows(machine: &MachineDocuments) -> Vec<CsvRow> {
     let views = views.chain(machine.views.iter().map(|view| (None, view)));
     let views =
         views.flat_map(|(measured_at, view)| view_rows(view, &CsvRow { measured_at, ..first.clone() }));
-    let ios = machine.ios.iter().flat_map(|record| io_rows(record, &on(&record.provenance)));
-    let pings = machine.pings.iter().flat_map(|record| ping_rows(record, &on(&record.provenance)));
+    let ios = machine
+        .ios
+        .iter()
+        .flat_map(|record| with_load(io_rows(record, &on(&record.provenance)), &record.provenance));
+    let pings = machine
+        .pings
+        .iter()
+        .flat_map(|record| with_load(ping_rows(record, &on(&record.provenance)), &record.provenance));
     models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(pings).chain(views).collect()
+}
+
+/// Adds the load beside a measurement to the series of its rows.
+fn with_load(mut rows: Vec<CsvRow>, provenance: &Provenance) -> Vec<CsvRow> {
+    if let Some(label) = provenance.load_label() {
+        for row in &mut rows {
+            row.series = SafeText::new(&format!("{}, load {label}", row.series.0));
+        }
+    }
+    rows
 }
 
 fn copy_rows(model: &Model, first: &CsvRow) -> Vec<CsvRow> {

@@ -334,7 +334,7 @@ pub(crate) fn device_sentence(device: &IoDevice) -> String {
 }
 
 /// Returns the text with a capital first letter.
-fn capitalized(text: &str) -> String {
+pub(crate) fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

@@ -5,9 +5,9 @@ use crate::style::clean;
 use crate::text_page::TextPage;
 use numaio_machine::calendar::{Day, SECONDS_PER_DAY};
 use numaio_machine::conditions::Conditions;
-use numaio_machine::units::format_size;
+use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_machine::workload::{CopyLoop, Pages};
-use numaio_schema::{MachineSource, Method, Provenance, Record};
+use numaio_schema::{Load, MachineSource, MeasuredLoad, Method, Provenance, Record};
 use std::collections::BTreeSet;
 
 pub(crate) fn write_model(page: &mut TextPage, record: &Record) {
@@ -25,6 +25,9 @@ pub(crate) fn write(page: &mut TextPage, what: &str, provenance: &Provenance, me
         let title = if index == 0 { "Method: " } else { "" };
         page.paragraph(0, 2, &format!("{title}{paragraph}"));
     }
+    if !provenance.load.is_empty() {
+        page.paragraph(0, 2, &format!("Load: {}", load(provenance, page.style().unit)));
+    }
     let conditions = conditions(&provenance.conditions.0);
     if !conditions.is_empty() {
         page.paragraph(0, 2, &format!("Conditions: {conditions}"));
@@ -35,6 +38,25 @@ pub(crate) fn write(page: &mut TextPage, what: &str, provenance: &Provenance, me
     for warning in &provenance.warnings {
         page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
     }
+}
+
+/// Describes the load beside a measurement, with the bandwidth that it reached.
+pub(crate) fn load(provenance: &Provenance, unit: BandwidthUnit) -> String {
+    let describe = |measured: &MeasuredLoad| match &measured.load {
+        Load::Stream { cpu_node, threads, memory_node } => {
+            let threads = phrases::count(*threads as usize, "STREAM thread");
+            let memory = if cpu_node == memory_node {
+                String::new()
+            } else {
+                format!(", memory of node {memory_node}")
+            };
+            let moved = measured.bytes_per_s.as_ref().map(|moved| phrases::bandwidth(moved.median, unit));
+            let moved = moved.map(|moved| format!(" ({moved})")).unwrap_or_default();
+            format!("{threads} on node {cpu_node}{memory}{moved}")
+        }
+        Load::Command { command } => format!("'{}'", clean(command)),
+    };
+    provenance.load.iter().map(describe).collect::<Vec<String>>().join("; ")
 }
 
 fn source(provenance: &Provenance) -> String {

@@ -19,6 +19,7 @@ mod io;
 mod irq;
 mod job;
 mod latency;
+mod load;
 mod model;
 mod near;
 mod ping;
@@ -76,6 +77,7 @@ pub use io::{
 pub use irq::{DeviceIrqs, IrqDocument, IrqPlan, QueueIrq};
 pub use job::{CommandArg, Job, JobLine, JobProblem, JobProcess, JobState, JobTotals};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve};
+pub use load::{Load, MeasuredLoad};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};
 pub use near::NearDocument;
 pub use ping::{PingCell, PingMethod, PingRail, PingRecord, Striping};

@@ -1,5 +1,6 @@
 //! The origin of measurements.
 
+use crate::MeasuredLoad;
 use numaio_machine::conditions::Conditions;
 use numaio_machine::topology::Identity;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,9 @@ pub struct Provenance {
     /// Whether every requested value settled within the precision. False after an interrupt, a time
     /// limit or a failed measurement.
     pub complete: bool,
+    /// Load that ran beside every visit; empty for an idle machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub load: Vec<MeasuredLoad>,
 }
 
 /// Rule of the warning about measurements under a CPU quota.
@@ -29,9 +33,16 @@ pub const THROTTLED: &str = "cpu-throttled";
 
 impl Provenance {
     /// Returns whether placements may rest on the measurements: not if a CPU quota stopped them,
-    /// because the values are those of the quota, not of the machine.
+    /// because the values are those of the quota, not of the machine; nor under a load, which will
+    /// not be there.
     pub fn is_fit_for_placement(&self) -> bool {
-        self.warnings.iter().all(|warning| warning.rule != THROTTLED)
+        self.load.is_empty() && self.warnings.iter().all(|warning| warning.rule != THROTTLED)
+    }
+
+    /// Returns the load as in the option `--load`; `None` for an idle machine.
+    pub fn load_label(&self) -> Option<String> {
+        let loads: Vec<String> = self.load.iter().map(|load| load.load.to_string()).collect();
+        (!loads.is_empty()).then(|| loads.join(","))
     }
 }
 

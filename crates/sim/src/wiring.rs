@@ -4,7 +4,10 @@ use crate::sharing::{share, CapacityUse};
 use crate::spec::Spec;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::CpuSet;
-use numaio_machine::workload::{CopyLoop, Flow, LoadWorkload, StreamWorkload};
+use numaio_machine::workload::{
+    CopyLoop, Direction, Flow, LoadWorkload, StreamLoop, StreamOp, StreamWorkload,
+};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// Additional latency of queueing at half load, relative to the path's latency.
@@ -22,6 +25,28 @@ pub(crate) struct Wiring {
     misplaced: BTreeMap<NodeId, (NodeId, f64)>,
     /// Copies of other processes.
     others: Vec<(CpuId, Flow)>,
+    /// Threads that run STREAM copy beside the workload, with their rates beside it.
+    neighbors: RefCell<Vec<(Neighbor, f64)>>,
+}
+
+/// A thread that runs STREAM copy beside a workload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Neighbor {
+    pub cpu: CpuId,
+    pub memory: NodeId,
+}
+
+/// Streams between a device and buffers on a node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeviceFlow {
+    /// Node of the device.
+    pub device: NodeId,
+    /// Node of the buffers.
+    pub memory: NodeId,
+    pub direction: Direction,
+    pub streams: u32,
+    /// Rate of the streams together without load, in bytes per second.
+    pub path: f64,
 }
 
 #[derive(Debug)]
@@ -73,7 +98,56 @@ impl Wiring {
             spec.noise.misplaced.iter().map(|pages| (pages.node, (pages.found_on, pages.share))).collect();
         let load = &spec.conditions.other_load;
         let others = load.iter().flat_map(|load| load.cpus.iter().map(|cpu| (cpu, load.flow))).collect();
-        Self { capacities, paths, cpus, misplaced, others }
+        Self { capacities, paths, cpus, misplaced, others, neighbors: RefCell::default() }
+    }
+
+    /// Starts threads that run STREAM copy.
+    pub fn start_neighbors(&self, neighbors: Vec<Neighbor>) {
+        *self.neighbors.borrow_mut() = neighbors.into_iter().map(|neighbor| (neighbor, 0.0)).collect();
+        self.share(&self.capacities, Vec::new());
+    }
+
+    /// Stops these threads.
+    pub fn stop_neighbors(&self) {
+        self.neighbors.borrow_mut().clear();
+    }
+
+    /// Returns the bytes per second of each of these threads beside the last workload, as STREAM
+    /// counts them.
+    pub fn neighbor_rates(&self) -> Vec<f64> {
+        self.neighbors.borrow().iter().map(|(_, rate)| *rate).collect()
+    }
+
+    /// Returns the bytes per second that the paths of streams between a device and memory have
+    /// beside the neighbors. Streams and threads share links max-min fairly.
+    pub fn device_rates(&self, flows: &[DeviceFlow]) -> Vec<f64> {
+        if self.neighbors.borrow().is_empty() {
+            return flows.iter().map(|flow| flow.path).collect();
+        }
+        let mut capacities = self.capacities.clone();
+        let mut uses = Vec::new();
+        for flow in flows {
+            capacities.push(flow.path);
+            let own = CapacityUse { capacity: capacities.len() - 1, weight: 1.0 };
+            let links =
+                self.device_links(flow).iter().map(|link| CapacityUse { capacity: *link, weight: 1.0 });
+            let of_stream: Vec<CapacityUse> = links.chain([own]).collect();
+            uses.extend((0..flow.streams).map(|_| of_stream.clone()));
+        }
+        let mut rates = self.share(&capacities, uses).into_iter();
+        flows.iter().map(|flow| rates.by_ref().take(flow.streams as usize).sum()).collect()
+    }
+
+    /// Returns the links between a device and memory: those between the CPUs of its node and the
+    /// memory. A device loads what is written to it.
+    fn device_links(&self, flow: &DeviceFlow) -> &[usize] {
+        let Some(path) = self.paths.get(&(flow.device, flow.memory)) else { return &[] };
+        let of_direction = match flow.direction {
+            Direction::Write => &path.load,
+            Direction::Read => &path.store,
+        };
+        // The last one is the capacity of the node's CPUs.
+        of_direction.split_last().map_or(&[], |(_, links)| links)
     }
 
     /// Returns the bytes per second that each thread copies without noise, by CPU. Copies of others
@@ -101,9 +175,7 @@ impl Wiring {
     /// common capacity; without load the result is the path's latency.
     pub fn latency_ns(&self, cpu: CpuId, memory: NodeId, load: Option<&LoadWorkload>) -> f64 {
         let Some(location) = self.cpus.get(&cpu) else { return 0.0 };
-        let used = load
-            .map_or(0.0, |load| self.highest_utilization(location.node, memory, load))
-            .min(MAX_UTILIZATION);
+        let used = self.highest_utilization(location.node, memory, load).min(MAX_UTILIZATION);
         let wait = 1.0 + QUEUEING_DELAY * used / (1.0 - used);
         let parts = self.parts(memory).into_iter();
         let idle =
@@ -112,28 +184,37 @@ impl Wiring {
     }
 
     /// Returns the highest utilization of the capacities between a node's CPUs and a memory.
-    fn highest_utilization(&self, cpus: NodeId, memory: NodeId, load: &LoadWorkload) -> f64 {
+    fn highest_utilization(&self, cpus: NodeId, memory: NodeId, load: Option<&LoadWorkload>) -> f64 {
         let Some(path) = self.paths.get(&(cpus, memory)) else { return 0.0 };
-        let rates = self.load_rates(load);
         let mut unbounded = self.capacities.clone();
-        let threads = load.placement.cpus.iter().zip(rates);
+        let mut flows = Vec::new();
+        if let Some(load) = load {
+            let threads = load.placement.cpus.iter().zip(self.load_rates(load));
+            flows.extend(threads.map(|(cpu, rate)| (self.uses_of_load(cpu, load, &mut unbounded), rate)));
+        }
+        let neighbors = self.neighbors.borrow();
+        flows.extend(neighbors.iter().map(|(neighbor, rate)| (self.uses_of_neighbor(*neighbor), *rate)));
         let mut used = vec![0.0; self.capacities.len()];
-        for (cpu, rate) in threads {
-            for one in self.uses_of_load(cpu, load, &mut unbounded) {
-                if let Some(used) = used.get_mut(one.capacity) {
-                    *used += rate * one.weight;
-                }
+        for (one, rate) in flows.iter().flat_map(|(uses, rate)| uses.iter().map(move |one| (one, rate))) {
+            if let Some(used) = used.get_mut(one.capacity) {
+                *used += rate * one.weight;
             }
         }
         path.load.iter().map(|index| used[*index] / self.capacities[*index]).fold(0.0, f64::max)
     }
 
-    /// Returns the rates of own threads, next to the copies of others.
+    /// Returns the rates of own threads, next to the copies of others and the neighbors.
     fn share(&self, capacities: &[f64], own: Vec<Vec<CapacityUse>>) -> Vec<f64> {
         let threads = own.len();
         let others = self.others.iter().map(|(cpu, flow)| self.uses(*cpu, *flow, CopyLoop::Memcpy));
-        let flows: Vec<Vec<CapacityUse>> = own.into_iter().chain(others).collect();
+        let mut neighbors = self.neighbors.borrow_mut();
+        let beside: Vec<Vec<CapacityUse>> =
+            neighbors.iter().map(|(neighbor, _)| self.uses_of_neighbor(*neighbor)).collect();
+        let flows: Vec<Vec<CapacityUse>> = own.into_iter().chain(beside).chain(others).collect();
         let mut rates = share(capacities, &flows);
+        for ((_, rate), shared) in neighbors.iter_mut().zip(&rates[threads..]) {
+            *rate = *shared;
+        }
         rates.truncate(threads);
         rates
     }
@@ -157,10 +238,24 @@ impl Wiring {
 
     /// Returns the capacity use of a STREAM thread per byte that STREAM counts.
     fn uses_of_stream(&self, cpu: CpuId, stream: &StreamWorkload) -> Vec<CapacityUse> {
-        let arrays = f64::from(stream.op.arrays());
-        let allocate = f64::from(stream.stream_loop.bus_bytes(stream.op)) - arrays;
+        self.uses_of_arrays(cpu, stream.memory, stream.op, stream.stream_loop)
+    }
+
+    fn uses_of_neighbor(&self, neighbor: Neighbor) -> Vec<CapacityUse> {
+        self.uses_of_arrays(neighbor.cpu, neighbor.memory, StreamOp::Copy, StreamLoop::Ordinary)
+    }
+
+    fn uses_of_arrays(
+        &self,
+        cpu: CpuId,
+        memory: NodeId,
+        op: StreamOp,
+        stream_loop: StreamLoop,
+    ) -> Vec<CapacityUse> {
+        let arrays = f64::from(op.arrays());
+        let allocate = f64::from(stream_loop.bus_bytes(op)) - arrays;
         let (loads, stores) = ((arrays - 1.0 + allocate) / arrays, 1.0 / arrays);
-        self.uses_of(cpu, &[(stream.memory, loads, stores)], 0.5)
+        self.uses_of(cpu, &[(memory, loads, stores)], 0.5)
     }
 
     /// Returns the capacity use of a reading thread per byte read, and adds a capacity for its

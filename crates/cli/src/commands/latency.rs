@@ -4,6 +4,7 @@ use super::matrix::MatrixArgs;
 use super::measuring::{self, MeasuredMachine};
 use crate::balancing::pause;
 use crate::failure::Failure;
+use crate::load_args::LoadArgs;
 use crate::options::{Common, RoundsArgs};
 use crate::output;
 use crate::output::json;
@@ -38,6 +39,8 @@ pub struct LatencyArgs {
     pub matrix: MatrixArgs,
     #[command(flatten)]
     pub rounds: RoundsArgs,
+    #[command(flatten)]
+    pub load: LoadArgs,
 }
 
 /// Runs `numaio latency`.
@@ -60,8 +63,14 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
         );
         output::remark(common, &message);
     }
-    let setting =
-        MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let load = args.load.at_once()?;
+    let setting = MeasuredMachine {
+        root: &machine,
+        probe: &machine,
+        topology: &topology,
+        source: machine.source(),
+        load: &load,
+    };
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Latency, fingerprint)?;
     let paused = pause(common, args.rounds.stop.pause_balancing, &machine, fingerprint)?;

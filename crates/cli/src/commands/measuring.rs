@@ -17,11 +17,11 @@ use numaio_measure::engine::{Engine, RemoteEnd};
 use numaio_measure::{
     campaign, counters, io, latency, net, ping, stream, sweep, CampaignError, CounterOptions, Event,
     IoOptions, LatencyOptions, NetOptions, Options, PingEngine, PingOptions, Rule, Setting, StreamOptions,
-    SweepOptions, Threads,
+    SweepOptions, Threads, UnderLoad,
 };
 use numaio_model::{pair_classes, sweep_classes, ClassOptions};
 use numaio_schema::{
-    CounterRecord, IoDevice, IoRecord, LatencyRecord, MachineSource, PingRecord, Provenance, Record,
+    CounterRecord, IoDevice, IoRecord, LatencyRecord, Load, MachineSource, PingRecord, Provenance, Record,
     StreamRecord, SweepRecord, TopologyDocument,
 };
 use std::path::Path;
@@ -38,6 +38,7 @@ pub fn options(measuring: &MeasuringArgs, seed: u64) -> Options {
     Options {
         threads,
         copy_loop: measuring.copy_loop,
+        buffer_bytes: measuring.buffer,
         pages: pages(&measuring.rounds),
         precision,
         time_limit_s,
@@ -77,6 +78,8 @@ pub struct MeasuredMachine<'a> {
     pub topology: &'a Topology,
     /// Its source, for documents.
     pub source: MachineSource,
+    /// Load beside every visit.
+    pub load: &'a [Load],
 }
 
 /// Opens the machine that the options select, if it can be measured.
@@ -95,7 +98,13 @@ pub fn measure(
     now: u64,
     options: &Options,
 ) -> Result<Record, Failure> {
-    run(common, machine, now, |setting, on_event| campaign::run(setting, options, on_event))
+    run(
+        common,
+        machine,
+        now,
+        |setting, on_event| campaign::run(setting, options, on_event),
+        |record| &mut record.provenance,
+    )
 }
 
 /// Measures STREAM and classifies its pairs.
@@ -105,7 +114,13 @@ pub fn measure_stream(
     now: u64,
     options: &StreamOptions,
 ) -> Result<StreamRecord, Failure> {
-    let mut record = run(common, machine, now, |setting, on_event| stream::run(setting, options, on_event))?;
+    let mut record = run(
+        common,
+        machine,
+        now,
+        |setting, on_event| stream::run(setting, options, on_event),
+        |record| &mut record.provenance,
+    )?;
     record.classes = pair_classes(&record, ClassOptions::default());
     Ok(record)
 }
@@ -118,7 +133,13 @@ pub fn measure_sweep(
     options: &SweepOptions,
     classes: ClassOptions,
 ) -> Result<SweepRecord, Failure> {
-    let mut record = run(common, machine, now, |setting, on_event| sweep::run(setting, options, on_event))?;
+    let mut record = run(
+        common,
+        machine,
+        now,
+        |setting, on_event| sweep::run(setting, options, on_event),
+        |record| &mut record.provenance,
+    )?;
     record.classes = sweep_classes(&record, classes);
     Ok(record)
 }
@@ -130,7 +151,13 @@ pub fn measure_counters(
     now: u64,
     options: &CounterOptions,
 ) -> Result<CounterRecord, Failure> {
-    run(common, machine, now, |setting, on_event| counters::run(setting, options, on_event))
+    run(
+        common,
+        machine,
+        now,
+        |setting, on_event| counters::run(setting, options, on_event),
+        |record| &mut record.provenance,
+    )
 }
 
 /// Measures latency.
@@ -140,7 +167,13 @@ pub fn measure_latency(
     now: u64,
     options: &LatencyOptions,
 ) -> Result<LatencyRecord, Failure> {
-    run(common, machine, now, |setting, on_event| latency::run(setting, options, on_event))
+    run(
+        common,
+        machine,
+        now,
+        |setting, on_event| latency::run(setting, options, on_event),
+        |record| &mut record.provenance,
+    )
 }
 
 /// Measures I/O of a device.
@@ -152,7 +185,13 @@ pub fn measure_io(
     device: IoDevice,
     options: &IoOptions,
 ) -> Result<IoRecord, Failure> {
-    run(common, machine, now, |setting, on_event| io::run(setting, engine, device, options, on_event))
+    run(
+        common,
+        machine,
+        now,
+        |setting, on_event| io::run(setting, engine, device, options, on_event),
+        |record| &mut record.provenance,
+    )
 }
 
 /// Measures I/O through a network between the local and the remote device.
@@ -165,7 +204,13 @@ pub fn measure_net(
     devices: (IoDevice, Option<IoDevice>),
     options: &NetOptions,
 ) -> Result<IoRecord, Failure> {
-    run(common, machine, now, |setting, on_event| net::run(setting, engine, far, devices, options, on_event))
+    run(
+        common,
+        machine,
+        now,
+        |setting, on_event| net::run(setting, engine, far, devices, options, on_event),
+        |record| &mut record.provenance,
+    )
 }
 
 /// Measures latency of messages through a network between the local and the remote device.
@@ -177,7 +222,13 @@ pub fn measure_ping(
     devices: (IoDevice, Option<IoDevice>),
     options: &PingOptions,
 ) -> Result<PingRecord, Failure> {
-    run(common, machine, now, |setting, on_event| ping::run(setting, engine, devices, options, on_event))
+    run(
+        common,
+        machine,
+        now,
+        |setting, on_event| ping::run(setting, engine, devices, options, on_event),
+        |record| &mut record.provenance,
+    )
 }
 
 /// Runs a campaign with a progress line; Ctrl-C ends it early.
@@ -186,10 +237,12 @@ fn run<T>(
     machine: MeasuredMachine,
     now: u64,
     campaign: impl FnOnce(&Setting, &mut dyn FnMut(&Event)) -> Result<T, CampaignError>,
+    provenance: impl FnOnce(&mut T) -> &mut Provenance,
 ) -> Result<T, Failure> {
     interrupt::install().map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))?;
-    let MeasuredMachine { root, probe, topology, source } = machine;
-    let setting = Setting { root, probe, topology, source, now, stop: &interrupt::interrupted };
+    let MeasuredMachine { root, probe, topology, source, load } = machine;
+    let under_load = UnderLoad::new(probe, topology, load)?;
+    let setting = Setting { root, probe: &under_load, topology, source, now, stop: &interrupt::interrupted };
     let progress = Progress::new(common);
     let record = campaign(&setting, &mut |event| progress.show(event));
     drop(progress);
@@ -198,7 +251,11 @@ fn run<T>(
             code: failure::INTERRUPTED,
             ..Failure::new("interrupted before anything was measured")
         }),
-        record => Ok(record?),
+        record => {
+            let mut record = record?;
+            under_load.describe(provenance(&mut record));
+            Ok(record)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::measuring::{self, measure, options, MeasuredMachine};
 use crate::balancing::pause;
 use crate::failure::{self, Failure};
+use crate::load_args::LoadArgs;
 use crate::options::{percent, Common, MeasuringArgs, TargetArgs};
 use crate::output::json;
 use crate::store::Kind;
@@ -51,10 +52,12 @@ pub struct ModelArgs {
     pub targets: TargetArgs,
     #[command(flatten)]
     pub measuring: MeasuringArgs,
+    #[command(flatten)]
+    pub load: LoadArgs,
 }
 
 /// Options without effect with `--from`.
-const MEASURING: [&str; 14] = [
+const MEASURING: [&str; 17] = [
     "machine",
     "sysroot",
     "node",
@@ -64,11 +67,14 @@ const MEASURING: [&str; 14] = [
     "threads",
     "hyper_threads",
     "copy_loop",
+    "buffer",
     "hugepages",
     "precision",
     "time_limit",
     "repetitions",
     "pause_balancing",
+    "load",
+    "load_command",
 ];
 
 /// Output format of a model.
@@ -104,8 +110,14 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
         directions: args.targets.direction.list(),
         ..options(&args.measuring, machine.time())
     };
-    let setting =
-        MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let load = args.load.at_once()?;
+    let setting = MeasuredMachine {
+        root: &machine,
+        probe: &machine,
+        topology: &topology,
+        source: machine.source(),
+        load: &load,
+    };
     let fingerprint = &topology.identity.fingerprint;
     let save = measuring::should_save(&machine, args.no_save, Kind::Model, fingerprint)?;
     let paused = pause(common, args.measuring.rounds.stop.pause_balancing, &machine, fingerprint)?;

@@ -4,6 +4,7 @@ use super::matrix::MatrixArgs;
 use super::measuring::{self, MeasuredMachine};
 use crate::balancing::pause;
 use crate::failure::Failure;
+use crate::load_args::LoadArgs;
 use crate::options::{count, Common, RoundsArgs};
 use crate::output;
 use crate::output::json;
@@ -43,6 +44,8 @@ pub struct StreamArgs {
     pub matrix: MatrixArgs,
     #[command(flatten)]
     pub rounds: RoundsArgs,
+    #[command(flatten)]
+    pub load: LoadArgs,
 }
 
 /// The requested operations.
@@ -67,8 +70,14 @@ pub fn run(common: &Common, args: &StreamArgs) -> Result<ExitCode, Failure> {
         pages: measuring::pages(&args.rounds),
         rule: measuring::rule(&args.rounds.stop, machine.time()),
     };
-    let setting =
-        MeasuredMachine { root: &machine, probe: &machine, topology: &topology, source: machine.source() };
+    let load = args.load.at_once()?;
+    let setting = MeasuredMachine {
+        root: &machine,
+        probe: &machine,
+        topology: &topology,
+        source: machine.source(),
+        load: &load,
+    };
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Stream, fingerprint)?;
     let paused = pause(common, args.rounds.stop.pause_balancing, &machine, fingerprint)?;

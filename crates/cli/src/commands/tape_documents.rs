@@ -13,7 +13,8 @@ use numaio_schema::Document;
 /// Replays copies of every target, STREAM copy, idle latency and I/O, and compares the views of
 /// each node with devices. Reports what the tape does not contain.
 pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<Document>, Failure> {
-    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+    let setting =
+        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &[] };
     let now = machine.time();
     let rule = Rule { seed: now, ..Rule::default() };
     let copies = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };

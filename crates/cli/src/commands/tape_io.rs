@@ -11,7 +11,7 @@ use numaio_machine::workload::{DiskPath, IoPath, Sampling, StreamGroup, Workload
 use numaio_measure::engine::{Cuda, Disk, Engine, Fio};
 use numaio_measure::io::{IoSelection, MixPart};
 use numaio_measure::{IoOptions, Rule};
-use numaio_schema::{IoCell, IoEngine, IoRecord};
+use numaio_schema::{IoCell, IoEngine, IoRecord, Load};
 
 /// Returns every I/O record of a tape.
 ///
@@ -26,7 +26,9 @@ pub fn records(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     let mut records = Vec::new();
     for (document, (first, end)) in &tape.documents {
         let Ok(stored) = IoRecord::from_json(&document.to_string()) else { continue };
-        let runs = tape.runs.get(*first..*end).unwrap_or_default().iter().map(|(workload, _)| workload);
+        let runs = tape.runs.get(*first..*end).unwrap_or_default().iter();
+        let is_loaded = !stored.provenance.load.is_empty();
+        let runs = runs.filter_map(|(workload, _)| without_load(workload, is_loaded));
         let Some((engine, window, most_bytes)) =
             runs.into_iter().find_map(|workload| engine(&stored, workload))
         else {
@@ -42,6 +44,14 @@ pub fn records(common: &Common, machine: &Machine, topology: &Topology) -> Resul
         }
     }
     Ok(records)
+}
+
+/// Returns a workload that ran beside a load, or one that ran without.
+fn without_load(workload: &Workload, is_loaded: bool) -> Option<&Workload> {
+    match workload {
+        Workload::Loaded(loaded) => is_loaded.then_some(&*loaded.workload),
+        workload => (!is_loaded).then_some(workload),
+    }
 }
 
 /// Returns the engine of a recorded workload, its window, and its byte limit.
@@ -98,7 +108,9 @@ fn replay(
     let what = IoSelection::Mixes(mixes);
     let (depth, operations) = (stored.method.depth, vec![None]);
     let options = IoOptions { what, block_bytes, operations, depth, window_ms, slices, most_bytes, rule };
-    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+    let load: Vec<Load> = stored.provenance.load.iter().map(|load| load.load.clone()).collect();
+    let setting =
+        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &load };
     let device = stored.device.clone();
     let mut record = measuring::measure_io(common, setting, machine.time(), engine, device, &options)?;
     record.method.represented = stored.method.represented.clone();

@@ -74,7 +74,10 @@ impl From<CampaignError> for Failure {
             CampaignError::NoMemory { .. } => failure.hint("choose the nearest node with memory with --node K"),
             CampaignError::TooManyThreads { .. } => Self { code: USAGE, ..failure },
             CampaignError::TooLittleMemory { .. } => failure
-                .hint("free memory on that node (see numaio topology), or use fewer cores with --threads"),
+                .hint(
+                    "free memory on that node (see numaio topology), use fewer threads, or measure with \
+                     --buffer SIZE, which numaio model marks as possibly cached",
+                ),
             CampaignError::NoProgram { remedy, .. } => failure.hint(remedy),
             CampaignError::ProgramNotFound { .. } => Self { code: NOT_FOUND, ..failure }
                 .hint("name a program in PATH, or a path such as ./stream"),

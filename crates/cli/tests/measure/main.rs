@@ -5,8 +5,10 @@ mod bench_gpu;
 mod bench_net;
 mod bench_ping;
 mod counters;
+mod loads_table;
 mod recorded_io;
 mod stream_latency;
 #[path = "../support/mod.rs"]
 mod support;
 mod sweep;
+mod under_load;

@@ -54,6 +54,7 @@ fn stream(topology: &TopologyDocument, gib: &[&[f64]]) -> StreamRecord {
             conditions: Default::default(),
             warnings: Vec::new(),
             complete: true,
+            load: Vec::new(),
         },
         method: StreamMethod {
             loops: vec![(StreamOp::Triad, StreamLoop::Avx2)],

@@ -31,6 +31,7 @@ pub fn provenance(topology: &Topology, measured_at: u64) -> Provenance {
         conditions: (conditions.clone(), conditions),
         warnings: Vec::new(),
         complete: true,
+        load: Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ mod chain;
 mod copy;
 pub(crate) mod curve;
 mod latency;
+mod neighbors;
 mod passes;
 mod repetitions;
 mod stream;
@@ -13,4 +14,5 @@ pub(crate) mod window;
 
 pub use copy::copy;
 pub use latency::latency;
+pub use neighbors::loaded;
 pub use stream::stream;

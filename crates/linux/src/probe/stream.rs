@@ -8,6 +8,7 @@ use crate::memory::{self, Buffer, BufferRequest, FreeMemory};
 use crate::refusal::refused;
 use crate::stream::Streamer;
 use crate::Root;
+use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{ProbeError, StreamOutcome, StreamSample};
 use numaio_machine::workload::StreamWorkload;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use std::time::Instant;
 const SECOND_READ_AT: usize = 10;
 
 /// Buffers and loop of a STREAM thread. Bytes that are no complete double are left out.
-struct Streaming {
+pub(super) struct Streaming {
     streamer: Streamer,
     /// The written array; the only one of an operation that only reads or writes.
     written: Buffer,
@@ -63,17 +64,33 @@ fn build_passes(
     workload: &StreamWorkload,
 ) -> Result<Vec<Streaming>, ProbeError> {
     let arrays = workload.op.arrays() as usize;
-    let offsets = |thread| [memory::write_offset_lines(thread), 0, SECOND_READ_AT].into_iter().take(arrays);
-    let array =
-        |offset_lines| BufferRequest { node: workload.memory, bytes: workload.bytes_per_array, offset_lines };
+    let threads = workload.placement.cpus.len();
     let wanted: Vec<BufferRequest> =
-        (0..workload.placement.cpus.len()).flat_map(|thread| offsets(thread).map(array)).collect();
-    let mut buffers = memory::map_buffers(free_memory, workload.pages, &wanted)?.into_iter();
+        requests(workload.memory, workload.bytes_per_array, arrays, threads).collect();
+    Ok(passes(streamer, arrays, memory::map_buffers(free_memory, workload.pages, &wanted)?))
+}
+
+/// Returns the arrays of each thread, the written one first.
+pub(super) fn requests(
+    node: NodeId,
+    bytes: u64,
+    arrays: usize,
+    threads: usize,
+) -> impl Iterator<Item = BufferRequest> {
+    let offsets =
+        move |thread| [memory::write_offset_lines(thread), 0, SECOND_READ_AT].into_iter().take(arrays);
+    let array = move |offset_lines| BufferRequest { node, bytes, offset_lines };
+    (0..threads).flat_map(offsets).map(array)
+}
+
+/// Returns the work of each thread, with its arrays in the order of [`requests`].
+pub(super) fn passes(streamer: Streamer, arrays: usize, buffers: Vec<Buffer>) -> Vec<Streaming> {
+    let mut buffers = buffers.into_iter();
     let mut passes = Vec::new();
     while let Some(written) = buffers.next() {
         passes.push(Streaming { streamer, written, read: buffers.by_ref().take(arrays - 1).collect() });
     }
-    Ok(passes)
+    passes
 }
 
 impl BufferPass for Streaming {

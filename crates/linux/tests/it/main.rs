@@ -8,6 +8,7 @@ mod copy;
 mod counters;
 mod disk;
 mod latency;
+mod loaded;
 mod program;
 mod sandbox;
 #[path = "../support/seccomp.rs"]

@@ -6,6 +6,7 @@ mod counted;
 mod io;
 mod latency;
 mod memory;
+mod neighbor;
 mod ping;
 mod program;
 mod stream;
@@ -19,6 +20,7 @@ pub use io::{
 };
 pub use latency::{LatencyWorkload, LoadWorkload};
 pub use memory::{MemoryBinding, MemoryPolicy};
+pub use neighbor::{NeighborLoad, StreamLoad};
 pub use ping::{PingPart, PingWorkload, Rail};
 pub use program::ProgramWorkload;
 pub use stream::{StreamLoop, StreamOp, StreamWorkload};
@@ -46,6 +48,20 @@ pub enum Workload {
     Program(ProgramWorkload),
     /// A workload whose events are counted.
     Counted(CountedWorkload),
+    /// A workload with load beside it.
+    Loaded(LoadedWorkload),
+}
+
+/// A workload that runs while other threads or programs load the machine.
+///
+/// Every load runs before the workload starts, and until it has ended. A load that ends earlier
+/// fails the run. Loads do not nest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LoadedWorkload {
+    /// The loads, at least one.
+    pub loads: Vec<NeighborLoad>,
+    /// The measured workload.
+    pub workload: Box<Workload>,
 }
 
 impl fmt::Display for Workload {
@@ -82,6 +98,14 @@ impl fmt::Display for Workload {
             Self::Tool(tool) => tool.fmt(f),
             Self::Program(program) => program.fmt(f),
             Self::Counted(counted) => counted.fmt(f),
+            Self::Loaded(loaded) => loaded.fmt(f),
         }
+    }
+}
+
+impl fmt::Display for LoadedWorkload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let loads: Vec<String> = self.loads.iter().map(ToString::to_string).collect();
+        write!(f, "{}; beside it {}", self.workload, loads.join(", "))
     }
 }

@@ -23,7 +23,7 @@ use state::State;
 use std::collections::BTreeMap;
 pub use task::Rule;
 pub(crate) use task::{Finished, Measured, NodeCell, StopReason, Task};
-pub(crate) use visit::{mean, of_outcome, VisitOutcome};
+pub(crate) use visit::{mean, misplaced, of_outcome, VisitOutcome};
 
 /// Relative difference from comparable tasks at which a task is rechecked.
 const OUT_OF_PATTERN: f64 = 0.20;

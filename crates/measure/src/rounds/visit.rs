@@ -116,12 +116,13 @@ fn nothing(workload: &Workload) -> ProbeError {
         Workload::Tool(tool) => (tool.program.as_str(), "nothing was measured"),
         Workload::Program(program) => (program.program(), "nothing was measured"),
         Workload::Counted(_) => ("counted workload", "nothing was measured"),
+        Workload::Loaded(loaded) => return nothing(&loaded.workload),
     };
     ProbeError::Refused { what: what.to_owned(), why: format!("{did} during sampling") }
 }
 
 /// Returns the reason if misplaced pages invalidate a visit.
-fn misplaced(residency: &Residency) -> Option<String> {
+pub(crate) fn misplaced(residency: &Residency) -> Option<String> {
     let checked = residency.pages_checked.filter(|checked| *checked > 0)?;
     let share = residency.pages_misplaced as f64 / checked as f64;
     let on = residency.found_on.map(|node| format!(", as on node {node}")).unwrap_or_default();

@@ -281,6 +281,24 @@ fn reserved_huge_pages_need_no_free_memory() {
     assert!(run(Pages::Huge).is_ok_and(|record| record.provenance.complete));
 }
 
+/// As on emulated nodes of 119 MiB.
+#[test]
+fn small_buffers_fit_and_are_marked() {
+    let machine = Scripted::new(|_, before| quiet(10.0, before));
+    let mut topology = topology();
+    topology
+        .nodes
+        .iter_mut()
+        .filter_map(|node| node.memory.as_mut())
+        .for_each(|memory| memory.free_bytes = 40 << 20);
+    let run = |buffer_bytes| run_with(&topology, &machine, &Options { buffer_bytes, ..on("0") });
+    assert!(matches!(run(None), Err(CampaignError::TooLittleMemory { .. })));
+    let record = run(Some(4 << 20)).expect("a record");
+    assert_eq!(record.method.bytes_per_thread, [(NodeId(0), 4 << 20)]);
+    let rules: Vec<&str> = record.provenance.warnings.iter().map(|warning| warning.rule.as_str()).collect();
+    assert!(rules.contains(&"possibly-cached"), "{rules:?}");
+}
+
 #[test]
 fn rejected_node_does_not_affect_other_cells() {
     let machine = Scripted::new(|copy, before| match copy.flow.source {

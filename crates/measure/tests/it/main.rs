@@ -7,3 +7,4 @@ mod ping;
 mod stream;
 mod sweep;
 mod topology;
+mod under_load;

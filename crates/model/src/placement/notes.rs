@@ -25,13 +25,14 @@ pub(super) fn of_tasks(
     notes
 }
 
-/// Returns a note if models were not used because a CPU quota distorts them.
+/// Returns a note if models were not used because a CPU quota or a load distorts them.
 pub(super) fn of_models(models: &[&Model]) -> Option<String> {
     let unfit = models.iter().filter(|model| !model.record.provenance.is_fit_for_placement()).count();
     let (models, were) = if unfit == 1 { ("model", "was") } else { ("models", "were") };
     (unfit > 0).then(|| {
         format!(
-            "{unfit} saved {models} {were} measured under a CPU quota and not used: measure again without it"
+            "{unfit} saved {models} {were} measured under a CPU quota or under load and not used: measure again \
+             without it"
         )
     })
 }

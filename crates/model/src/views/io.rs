@@ -1,6 +1,6 @@
 //! Measured I/O as views of the device's node.
 
-use super::measured::{measured_view, NodeReadings};
+use super::measured::{measured_view, with_load, NodeReadings};
 use super::view::{Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
@@ -35,7 +35,7 @@ pub fn io_views(record: &IoRecord, subject: &ViewSubject) -> Vec<View> {
             .collect();
         measured_view(subject, kind(record, series), &readings, complete)
     });
-    views.collect()
+    views.map(|view| with_load(view, &record.provenance)).collect()
 }
 
 fn kind(record: &IoRecord, series: &Series) -> Kind {

@@ -68,9 +68,21 @@ impl Center {
     }
 }
 
-/// Sets the time of measurement of views.
+/// Sets the time of measurement of views, and adds the load to their names.
 fn measured(views: impl Iterator<Item = View>, provenance: &Provenance) -> Vec<View> {
-    views.map(|view| View { measured_at: Some(provenance.measured_at), ..view }).collect()
+    let views = views.map(|view| View { measured_at: Some(provenance.measured_at), ..view });
+    views.map(|view| with_load(view, provenance)).collect()
+}
+
+/// Adds the load beside the measurement to the name and the title of a view, so that it is compared
+/// with the view of an idle machine and does not replace it.
+pub(super) fn with_load(mut view: View, provenance: &Provenance) -> View {
+    if let Some(label) = provenance.load_label() {
+        let names: Vec<String> = provenance.load.iter().map(|load| load.load.stable_name()).collect();
+        view.name = format!("{}-load-{}", view.name, names.join("-"));
+        view.title = format!("{}, load {label}", view.title);
+    }
+    view
 }
 
 /// Returns the idle latency from the target's CPUs to every memory node (CPU-centric), and from

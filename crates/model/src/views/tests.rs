@@ -35,6 +35,7 @@ fn provenance(complete: bool) -> Provenance {
         conditions: Default::default(),
         warnings: Vec::new(),
         complete,
+        load: Vec::new(),
     }
 }
 

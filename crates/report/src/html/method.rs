@@ -4,7 +4,7 @@ use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
 use crate::io_text;
 use crate::phrases::{self, count};
-use crate::record_header::{conditions, date, loop_name, percent};
+use crate::record_header::{conditions, date, load, loop_name, percent};
 use crate::sheets;
 use crate::sweep_text;
 use maud::{html, Markup};
@@ -87,6 +87,9 @@ pub(super) fn write(
             } @else if before != after {
                 div { dt { "Conditions before" } dd { (before) } }
                 div { dt { "Conditions after" } dd { (after) } }
+            }
+            @if !provenance.load.is_empty() {
+                div { dt { "Load" } dd { (load(provenance, page.unit)) } }
             }
             div { dt { "Complete" } dd { (if provenance.complete { "yes" } else { "no" }) } }
             @for (name, value) in settings.iter().filter(|(_, value)| !value.is_empty()) {

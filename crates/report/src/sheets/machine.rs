@@ -3,13 +3,14 @@
 use super::ping;
 use super::sheet::{Align, Sheet};
 use crate::bundle::MachineDocuments;
-use crate::record_header::{self, conditions, date};
+use crate::record_header::{self, conditions, date, load};
 use crate::{io_text, latency_text, phrases, stream_text, sweep_text};
+use numaio_machine::units::BandwidthUnit;
 use numaio_schema::{MachineSource, Provenance};
 
 /// Returns the tables of a machine.
-pub(super) fn sheets(machine: &MachineDocuments) -> Vec<Sheet> {
-    let mut sheets = vec![about(machine)];
+pub(super) fn sheets(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Sheet> {
+    let mut sheets = vec![about(machine, unit)];
     sheets.extend(findings(machine));
     sheets.extend(warnings(machine));
     sheets
@@ -56,7 +57,7 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
     models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(pings).collect()
 }
 
-fn about(machine: &MachineDocuments) -> Sheet {
+fn about(machine: &MachineDocuments, unit: BandwidthUnit) -> Sheet {
     let mut sheet = Sheet::new("Machine and measurements", ["", ""], Align::Left);
     let mut row = |name: &str, text: String| {
         if !text.is_empty() {
@@ -75,7 +76,7 @@ fn about(machine: &MachineDocuments) -> Sheet {
     let measurements = measurements(machine);
     let mut listed: Vec<String> = Vec::new();
     for Measurement { subject, provenance, method } in &measurements {
-        row(subject, format!("{}; {method}", measured(machine, provenance)));
+        row(subject, format!("{}; {method}", measured(machine, provenance, unit)));
         for (name, text) in
             [("Source", source(provenance)), ("Conditions", conditions(&provenance.conditions.0))]
         {
@@ -89,11 +90,16 @@ fn about(machine: &MachineDocuments) -> Sheet {
     sheet
 }
 
-fn measured(machine: &MachineDocuments, provenance: &Provenance) -> String {
+fn measured(machine: &MachineDocuments, provenance: &Provenance, unit: BandwidthUnit) -> String {
     let complete = if provenance.complete { "" } else { ", incomplete" };
     let host = machine.other_host(provenance).map(|host| format!(" on host {}", phrases::short(host)));
     let (when, host) = (date(provenance.measured_at), host.unwrap_or_default());
-    format!("measured {when}{host} by numaio {}{complete}", provenance.numaio)
+    let load = if provenance.load.is_empty() {
+        String::new()
+    } else {
+        format!(" beside {}", load(provenance, unit))
+    };
+    format!("measured {when}{host} by numaio {}{complete}{load}", provenance.numaio)
 }
 
 fn source(provenance: &Provenance) -> String {

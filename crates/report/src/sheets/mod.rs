@@ -67,7 +67,7 @@ fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
     let compared = machine.comparisons.iter().flat_map(|comparison| comparison::sheets(comparison, unit));
     let uncompared = comparison::uncompared_views(&machine.views, unit);
     let sections = [
-        Section { title: "Machine and measurements", sheets: machine::sheets(machine) },
+        Section { title: "Machine and measurements", sheets: machine::sheets(machine, unit) },
         Section { title: "I/O bandwidth model", sheets: models.collect() },
         Section { title: "STREAM", sheets: streams.collect() },
         Section { title: "Programs", sheets: sweeps.collect() },

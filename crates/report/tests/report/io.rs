@@ -53,6 +53,7 @@ fn record(cells: Vec<IoCell>) -> IoRecord {
             conditions: Default::default(),
             warnings: Vec::new(),
             complete: true,
+            load: Vec::new(),
         },
         remote: None,
         device: IoDevice {

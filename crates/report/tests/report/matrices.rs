@@ -20,6 +20,7 @@ fn provenance(complete: bool) -> Provenance {
         conditions: Default::default(),
         warnings: vec![Warning { rule: "drift".into(), what: "one thing drifted".into() }],
         complete,
+        load: Vec::new(),
     }
 }
 

@@ -4,6 +4,7 @@ use super::device_sharing::{rule_rates, NodeDemand, Request};
 use super::{admit_samples, refused, start_skew_ns, Simulated};
 use crate::noise::Random;
 use crate::spec::{DeviceSpec, IoRates, IoSpec};
+use crate::wiring::DeviceFlow;
 use numaio_machine::devices::DeviceKind;
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, IoSample, ProbeError};
@@ -22,11 +23,12 @@ impl Simulated {
     /// # Errors
     /// As [`numaio_machine::probe::Probe::run`].
     pub fn io_truth(&self, io: &IoWorkload) -> Result<Vec<f64>, ProbeError> {
-        let spec = self.admit_io(io)?;
-        Ok(self.io_rates(spec, io).into_iter().map(|rate| rate * self.balancing_factor()).collect())
+        let (spec, node) = self.admit_io(io)?;
+        Ok(self.io_rates(spec, node, io).into_iter().map(|rate| rate * self.balancing_factor()).collect())
     }
 
-    fn admit_io(&self, io: &IoWorkload) -> Result<&IoSpec, ProbeError> {
+    /// Returns the device's rates and node.
+    fn admit_io(&self, io: &IoWorkload) -> Result<(&IoSpec, Option<NodeId>), ProbeError> {
         let device = self.device_of_path(&io.through)?;
         if io.block_bytes == 0 || io.depth == 0 {
             return refused("run", "requests of no bytes, or none in flight");
@@ -54,7 +56,7 @@ impl Simulated {
 
     /// Returns the device of a path: a disk by the name of its file, a network by its first
     /// interface, a GPU by its index.
-    fn device_of_path(&self, through: &IoPath) -> Result<&IoSpec, ProbeError> {
+    fn device_of_path(&self, through: &IoPath) -> Result<(&IoSpec, Option<NodeId>), ProbeError> {
         let of_kind = |kind| self.spec.devices.iter().filter(move |device| device.kind == kind);
         let named = |device: &&DeviceSpec, path: &str| {
             path.rsplit_once('/').is_some_and(|(_, name)| device.names.iter().any(|other| other == name))
@@ -65,12 +67,12 @@ impl Simulated {
             IoPath::Gpu { device } => of_kind(DeviceKind::Gpu).nth(*device as usize),
             IoPath::Null => None,
         };
-        let io = device.and_then(|device| device.io.as_ref());
+        let io = device.and_then(|device| Some((device.io.as_ref()?, device.node)));
         io.ok_or_else(|| ProbeError::Unsupported { what: through.name() })
     }
 
     /// Returns the bytes per second of each group.
-    fn io_rates(&self, spec: &IoSpec, io: &IoWorkload) -> Vec<f64> {
+    fn io_rates(&self, spec: &IoSpec, device: Option<NodeId>, io: &IoWorkload) -> Vec<f64> {
         let groups = &io.groups;
         let request = Request { bytes: io.block_bytes as f64, depth: f64::from(io.depth) };
         let mut streams: BTreeMap<(Direction, NodeId), u32> = BTreeMap::new();
@@ -82,7 +84,8 @@ impl Simulated {
             let of_direction = streams.iter().filter(|((other, _), _)| *other == direction);
             let nodes: Vec<(NodeId, u32)> =
                 of_direction.map(|((_, node), streams)| (*node, *streams)).collect();
-            let shared = self.shared(spec.rates(direction), &nodes, request);
+            let paths = self.paths_of_buffers((spec, device), direction, &nodes);
+            let shared = self.shared(spec.rates(direction), &nodes, &paths, request);
             rates.extend(nodes.iter().zip(shared).map(|((node, _), rate)| ((direction, *node), rate)));
         }
         let of_group = |group: &StreamGroup| {
@@ -94,15 +97,36 @@ impl Simulated {
     }
 
     /// Returns the bytes per second of each node in one direction, given its number of streams.
-    fn shared(&self, rates: &IoRates, nodes: &[(NodeId, u32)], request: Request) -> Vec<f64> {
-        let demand = |(node, streams): &(NodeId, u32)| NodeDemand {
+    fn shared(&self, rates: &IoRates, nodes: &[(NodeId, u32)], paths: &[f64], request: Request) -> Vec<f64> {
+        let demand = |((node, streams), path): (&(NodeId, u32), &f64)| NodeDemand {
             position: self.spec.nodes.iter().position(|other| other.id == *node).unwrap_or(0),
             streams: f64::from(*streams),
-            path: self.path_of_buffers(rates, *node),
+            path: *path,
             stream: rates.stream.unwrap_or(f64::INFINITY),
         };
-        let nodes: Vec<NodeDemand> = nodes.iter().map(demand).collect();
+        let nodes: Vec<NodeDemand> = nodes.iter().zip(paths).map(demand).collect();
         rule_rates(&rates.sharing, rates.cap, &nodes, request)
+    }
+
+    /// Returns the bytes per second of the paths to buffers on nodes, given their numbers of
+    /// streams, beside the load.
+    fn paths_of_buffers(
+        &self,
+        (spec, device): (&IoSpec, Option<NodeId>),
+        direction: Direction,
+        nodes: &[(NodeId, u32)],
+    ) -> Vec<f64> {
+        let paths = nodes.iter().map(|(node, _)| self.path_of_buffers(spec.rates(direction), *node));
+        let Some(device) = device else { return paths.collect() };
+        let flow = |((memory, streams), path): (&(NodeId, u32), f64)| DeviceFlow {
+            device,
+            memory: *memory,
+            direction,
+            streams: *streams,
+            path,
+        };
+        let flows: Vec<DeviceFlow> = nodes.iter().zip(paths).map(flow).collect();
+        self.wiring.device_rates(&flows)
     }
 
     /// Returns the bytes per second of the path to buffers on a node, some of which may be
@@ -120,10 +144,10 @@ impl Simulated {
     }
 
     pub(super) fn io(&self, io: &IoWorkload) -> Result<IoOutcome, ProbeError> {
-        let spec = self.admit_io(io)?;
+        let (spec, device) = self.admit_io(io)?;
         let node = io.groups.first().map_or(NodeId(0), |group| group.memory);
         let (mut random, factor) = self.next_run(Flow { source: node, sink: node });
-        let rates: Vec<f64> = self.io_rates(spec, io).iter().map(|rate| rate * factor).collect();
+        let rates: Vec<f64> = self.io_rates(spec, device, io).iter().map(|rate| rate * factor).collect();
         let (ns, slices, cut) = self.slices(io, rates.iter().sum());
         // A stall stops all groups at once.
         let bursts = stall_factors(spec, io, slices, &mut random);

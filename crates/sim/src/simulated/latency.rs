@@ -52,7 +52,8 @@ impl Simulated {
         let samples = (0..latency.slices).map(|_| sample()).collect();
         let residency = self.residency(&[buffers(latency)[0]], latency.pages);
         let sampled_ns = slice_ns.saturating_mul(u64::from(latency.slices));
-        let load = latency.load.as_ref().map(|load| self.loaded(load, latency.pages, sampled_ns, factor));
+        let load =
+            latency.load.as_ref().map(|load| self.load_outcome(load, latency.pages, sampled_ns, factor));
         let places = latency.bytes as f64 / f64::from(latency.stride_bytes);
         // One pass, but no longer than the run.
         let warm_up_ns = ((places * truth_ns) as u64).min(sampled_ns);
@@ -64,7 +65,7 @@ impl Simulated {
         Ok(LatencyOutcome { samples, elapsed_ns, residency, load })
     }
 
-    fn loaded(&self, load: &LoadWorkload, pages: Pages, ns: u64, factor: f64) -> LoadOutcome {
+    fn load_outcome(&self, load: &LoadWorkload, pages: Pages, ns: u64, factor: f64) -> LoadOutcome {
         let rate: f64 = self.wiring.load_rates(load).iter().sum();
         let bytes_read = (rate * factor * ns as f64 / 1e9) as u64;
         let buffers = (load.memory, load.bytes_per_thread, load.placement.cpus.len() as u64);

@@ -6,6 +6,7 @@ mod device_sharing;
 mod io;
 mod irq_steering;
 mod latency;
+mod loaded;
 mod ping;
 mod program;
 mod stream;
@@ -257,6 +258,7 @@ impl Probe for Simulated {
             Workload::Tool(tool) => Err(ProbeError::Unsupported { what: tool.program.clone() }),
             Workload::Program(program) => self.program(program).map(Outcome::Program),
             Workload::Counted(counted) => self.counted(counted).map(Outcome::Counted),
+            Workload::Loaded(loaded) => self.loaded(loaded).map(Outcome::Loaded),
         }
     }
 }

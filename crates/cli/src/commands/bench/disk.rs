@@ -30,7 +30,7 @@ pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<Io
         _ => target::live(common, machine, &topology, args)?,
     };
     let path = path(common, args, &target);
-    let matrix = args.placement.matrix(common, &topology, &target.device);
+    let matrix = args.placement.matrix(common, &topology, &target.device, &args.bounds.load);
     let options = IoOptions {
         block_bytes: vec![args.block],
         depth: args.depth,

@@ -162,7 +162,7 @@ fn device(topology: &Topology, gpu: &ListedGpu) -> IoDevice {
 }
 
 fn matrix(common: &Common, args: &GpuArgs, topology: &Topology, device: &IoDevice) -> Matrix {
-    let matrix = args.placement.matrix(common, topology, device);
+    let matrix = args.placement.matrix(common, topology, device, &args.bounds.load);
     let both_at_once = args.placement.direction == Directions::Both;
     let directions = if args.both_at_once { Vec::new() } else { matrix.directions };
     Matrix { both_at_once, directions, ..matrix }

@@ -2,6 +2,7 @@
 
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
+use crate::load_args::LoadArgs;
 use crate::machine::Machine;
 use crate::options::{node, percent, seconds, seed, Common, Directions};
 use crate::output;
@@ -16,8 +17,8 @@ use numaio_measure::engine::Engine;
 use numaio_measure::io::{self, IoSelection, Matrix, Placements};
 use numaio_measure::{IoOptions, Rule};
 use numaio_model::io_ranks;
-use numaio_report::{io_agreement, TextStyle};
-use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Model, PingRecord};
+use numaio_report::{io_agreement, io_loads_text, TextStyle};
+use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Load, Model, PingRecord};
 use std::path::{Path, PathBuf};
 
 /// Records of a measurement.
@@ -80,6 +81,8 @@ pub struct BoundsArgs {
     /// Do not save the measurement
     #[arg(long)]
     pub no_save: bool,
+    #[command(flatten)]
+    pub load: LoadArgs,
 }
 
 impl PlacementArgs {
@@ -96,10 +99,10 @@ impl PlacementArgs {
     /// Returns the placements of streams for a device.
     ///
     /// With a saved model of the device's node, one node represents each class, unless options name
-    /// nodes or request all.
-    pub fn matrix(&self, common: &Common, topology: &Topology, device: &IoDevice) -> Matrix {
+    /// nodes or request all, or there is load: it need not slow all nodes of a class.
+    pub fn matrix(&self, common: &Common, topology: &Topology, device: &IoDevice, load: &LoadArgs) -> Matrix {
         let places = self.placements();
-        let use_classes = places == Placements::Local(NodeSet::new()) && !self.exhaustive;
+        let use_classes = places == Placements::Local(NodeSet::new()) && !self.exhaustive && !load.is_given();
         let directions = self.direction.list();
         let represented = match device.node.filter(|_| use_classes) {
             Some(node) => self.represented(common, topology, node),
@@ -159,8 +162,9 @@ pub fn bench(
     (engines, device, options): (&[Box<dyn Engine>], &IoDevice, &IoOptions),
     text: impl Fn(&[IoRecord]) -> String,
 ) -> Result<Vec<IoRecord>, Failure> {
-    let measure = |engine: &dyn Engine| {
-        let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+    let measure = |engine: &dyn Engine, load: &[Load]| {
+        let setting =
+            MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load };
         measuring::measure_io(common, setting, machine.time(), engine, device.clone(), options)
     };
     bench_by(common, machine, topology, bounds, engines, &measure, text)
@@ -176,7 +180,7 @@ pub fn bench_by(
     topology: &Topology,
     bounds: &BoundsArgs,
     engines: &[Box<dyn Engine>],
-    measure: &dyn Fn(&dyn Engine) -> Result<IoRecord, Failure>,
+    measure: &dyn Fn(&dyn Engine, &[Load]) -> Result<IoRecord, Failure>,
     text: impl Fn(&[IoRecord]) -> String,
 ) -> Result<Vec<IoRecord>, Failure> {
     let fingerprint = &topology.identity.fingerprint;
@@ -186,10 +190,15 @@ pub fn bench_by(
     }
     let mut records = Vec::new();
     let mut failed = None;
-    for engine in engines {
-        match measure(engine.as_ref()) {
+    let loads = bounds.load.in_turn();
+    let runs: Vec<(&[Load], &dyn Engine)> = loads
+        .iter()
+        .flat_map(|load| engines.iter().map(move |engine| (load.as_slice(), engine.as_ref())))
+        .collect();
+    for (load, engine) in &runs {
+        match measure(*engine, load) {
             Ok(record) => records.push(record),
-            Err(failure) if engines.len() > 1 && failed.is_none() => failed = Some(failure),
+            Err(failure) if runs.len() > 1 && failed.is_none() => failed = Some(failure),
             Err(failure) => return Err(failed.unwrap_or(failure)),
         }
         if numaio_linux::interrupt::interrupted() {
@@ -239,22 +248,49 @@ pub fn pages(
     let page =
         |record: &IoRecord| page(record, &io_ranks(record, numaio_model::ClassOptions::default()), &style);
     let mut pages: Vec<String> = records.iter().map(page).collect();
-    if let [one, other] = records {
-        pages.push(io_agreement(one, other, &style));
-    }
+    pages.extend(compared(common, records));
     pages.join("\n")
+}
+
+/// Compares the records of two engines, or of several loads.
+pub fn compared(common: &Common, records: &[IoRecord]) -> Option<String> {
+    let style = output::style(common);
+    let first = records.first()?;
+    if records.iter().any(|record| record.provenance.load_label() != first.provenance.load_label()) {
+        return Some(io_loads_text(records, &style));
+    }
+    match records {
+        [one, other] => Some(io_agreement(one, other, &style)),
+        _ => None,
+    }
 }
 
 /// Writes a file for each record.
 fn write_all(path: &Path, records: &[IoRecord]) -> Result<(), Failure> {
     for record in records {
         let mut name = path.as_os_str().to_owned();
-        if records.len() > 1 && path != Path::new("-") {
-            name.push(format!("-{}", record.method.engine.name()));
+        if path != Path::new("-") {
+            name.push(distinction(record, records));
         }
         output::write(Path::new(&name), &json(record)?)?;
     }
     Ok(())
+}
+
+/// Returns the end of the file name that distinguishes a record: its engine, and its load.
+fn distinction(record: &IoRecord, records: &[IoRecord]) -> String {
+    let differ = |key: &dyn Fn(&IoRecord) -> String| records.iter().any(|other| key(other) != key(record));
+    let engine = |record: &IoRecord| format!("-{}", record.method.engine.name());
+    let load = |record: &IoRecord| {
+        let names: Vec<String> = record.provenance.load.iter().map(|load| load.load.stable_name()).collect();
+        if names.is_empty() {
+            "-idle".to_owned()
+        } else {
+            format!("-load-{}", names.join("-"))
+        }
+    };
+    let keys: [&dyn Fn(&IoRecord) -> String; 2] = [&engine, &load];
+    keys.into_iter().filter(|key| differ(*key)).map(|key| key(record)).collect()
 }
 
 /// Parses a size greater than 0.

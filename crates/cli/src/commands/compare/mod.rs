@@ -173,6 +173,12 @@ fn add_saved(common: &Common, views: &mut ViewSet, all: bool, machine: &Identity
             views.add(&path, &documents::read(&path)?, duplicates)?;
         }
     }
+    // Each document may have another load.
+    for kind in [Kind::Model, Kind::Stream, Kind::Latency, Kind::Io] {
+        for path in documents::saved_under_load(kind, machine).take(MOST_SAVED) {
+            views.add(&path, &documents::read(&path)?, duplicates)?;
+        }
+    }
     // Each document may cover another program, or another device and engine.
     for kind in [Kind::Sweep, Kind::Counters, Kind::Io, Kind::Ping] {
         for path in documents::saved(common, kind, machine).take(MOST_SAVED) {

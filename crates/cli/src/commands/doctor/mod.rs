@@ -169,6 +169,7 @@ fn read_measured_io(
     topology: &Topology,
 ) -> Result<Vec<IoRecord>, Failure> {
     let mut records = tape_io::records(common, machine, topology)?;
+    records.retain(|record| record.provenance.load.is_empty());
     records.extend(documents::saved_io(common, Kind::Io, &topology.identity));
     Ok(records)
 }

@@ -71,7 +71,11 @@ impl KnownDocuments {
         Ok(known)
     }
 
+    /// Adds a document. Measurements under load describe another state of the machine.
     fn add(&mut self, document: Document) {
+        if documents::provenance(&document).is_some_and(|(_, provenance)| !provenance.load.is_empty()) {
+            return;
+        }
         match document {
             Document::Topology(document) => self.topology = Some(document.topology),
             Document::Model(model) => self.models.push(*model),

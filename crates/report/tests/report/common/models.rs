@@ -117,6 +117,7 @@ pub fn model(machine: &Topology, targets: Vec<TargetModel>) -> Model {
             conditions: (conditions.clone(), conditions),
             warnings: Vec::new(),
             complete: true,
+            load: Vec::new(),
         },
         method: Method {
             copy_loop: CopyLoop::Avx2,

@@ -24,8 +24,8 @@ use numaio_machine::units::parse_size;
 use numaio_machine::workload::Rail;
 use numaio_measure::engine::{Engine, Iperf3, Tcp};
 use numaio_measure::{IoOptions, NetOptions, PingEngine};
-use numaio_report::{io_agreement, irq_nodes_text, net_text};
-use numaio_schema::IoRecord;
+use numaio_report::{irq_nodes_text, net_text};
+use numaio_schema::{IoRecord, Load};
 use numaio_transfer::ssh::ManagedProcess;
 use remote::RemoteArgs;
 use std::net::{IpAddr, Ipv6Addr};
@@ -167,17 +167,16 @@ pub fn bench(
     endpoints: &Endpoints,
     (engines, options): (&[Box<dyn Engine>], &NetOptions),
 ) -> Result<Vec<IoRecord>, Failure> {
-    let measure = |engine: &dyn Engine| {
-        let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+    let measure = |engine: &dyn Engine, load: &[Load]| {
+        let setting =
+            MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load };
         let devices = endpoints.devices.clone();
         measuring::measure_net(common, setting, machine.time(), engine, &endpoints.far, devices, options)
     };
     let text = |records: &[IoRecord]| {
         let style = output::style(common);
         let mut text: String = records.iter().map(|record| net_text(record, &style)).collect();
-        if let [one, other] = records {
-            text.push_str(&io_agreement(one, other, &style));
-        }
+        text.extend(shared::compared(common, records));
         text
     };
     shared::bench_by(common, machine, topology, bounds, engines, &measure, text)
@@ -199,8 +198,15 @@ fn run_irq_nodes(
     let device = locate_interface(context, name).device;
     let device = irq_nodes::check(topology, device, name, &args.irq_nodes)?;
     let session = Session::open(kernel, far);
+    let load = args.bounds.load.at_once()?;
     let measure = |topology: &Topology| {
-        let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+        let setting = MeasuredMachine {
+            root: machine,
+            probe: machine,
+            topology,
+            source: machine.source(),
+            load: &load,
+        };
         let mut devices = endpoints.devices.clone();
         if let Some(moved) = topology.devices.iter().find(|found| found.path == device.path) {
             devices.0.irqs.clone_from(&moved.irqs);

@@ -62,7 +62,9 @@ pub fn measure(
     if let Some(path) = &bounds.output {
         output::check(path)?;
     }
-    let setting = MeasuredMachine { root: machine, probe: machine, topology, source: machine.source() };
+    let load = bounds.load.at_once()?;
+    let setting =
+        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &load };
     let devices = endpoints.devices.clone();
     let record = measuring::measure_ping(common, setting, machine.time(), engine, devices, options)?;
     let saved = is_saved.then(|| measuring::save(common, Kind::Ping, &record.provenance, &record, topology));
