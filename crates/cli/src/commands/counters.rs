@@ -5,7 +5,7 @@ use crate::balancing::pause;
 use crate::documents;
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::options::{count, node, seconds, Common, StopArgs};
+use crate::options::{count, integer, node, seconds, Common, StopArgs};
 use crate::output::{self, json};
 use crate::store::Kind;
 use crate::temporary_change::{TemporaryChange, TemporarySetting};
@@ -40,7 +40,7 @@ pub struct CountersArgs {
     #[arg(long, group = "subject")]
     pub copy: bool,
     /// Count a running process, with the threads that it starts
-    #[arg(long, short, value_name = "PID", group = "subject", conflicts_with_all = ["pairs", "threads"])]
+    #[arg(long, short, value_name = "PID", value_parser = integer(1..=u32::MAX), group = "subject", conflicts_with_all = ["pairs", "threads"])]
     pub pid: Option<u32>,
     /// Time for which a process is counted, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = run_limit, requires = "pid", allow_negative_numbers = true)]

@@ -67,11 +67,11 @@ impl Simulated {
 
 /// Returns the STREAM loads; there are no shells to run commands.
 fn streams(loads: &[NeighborLoad]) -> Result<Vec<&StreamLoad>, ProbeError> {
-    let stream = |load| match load {
-        &NeighborLoad::Stream(ref stream) => Ok(stream),
+    let streams = loads.iter().map(|load| match load {
+        NeighborLoad::Stream(stream) => Ok(stream),
         NeighborLoad::Command { command } => Err(ProbeError::Unsupported { what: command.clone() }),
-    };
-    loads.iter().map(stream).collect()
+    });
+    streams.collect()
 }
 
 /// Returns the threads of a load.

@@ -170,6 +170,9 @@ pub fn bench(
     bench_by(common, machine, topology, bounds, engines, &measure, text)
 }
 
+/// Runs the campaign of an engine under a load.
+pub type MeasureIo<'a> = dyn Fn(&dyn Engine, &[Load]) -> Result<IoRecord, Failure> + 'a;
+
 /// Like [`bench`], with campaigns run by `measure`.
 ///
 /// # Errors
@@ -180,7 +183,7 @@ pub fn bench_by(
     topology: &Topology,
     bounds: &BoundsArgs,
     engines: &[Box<dyn Engine>],
-    measure: &dyn Fn(&dyn Engine, &[Load]) -> Result<IoRecord, Failure>,
+    measure: &MeasureIo<'_>,
     text: impl Fn(&[IoRecord]) -> String,
 ) -> Result<Vec<IoRecord>, Failure> {
     let fingerprint = &topology.identity.fingerprint;
