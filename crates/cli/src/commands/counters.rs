@@ -164,8 +164,7 @@ fn measure(
     topology: &Topology,
     options: &CounterOptions,
 ) -> Result<CounterRecord, Failure> {
-    let setting =
-        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &[] };
+    let setting = MeasuredMachine::idle(machine, topology);
     let mut record: Option<CounterRecord> = None;
     let mut add = |other: CounterRecord| match &mut record {
         None => record = Some(other),
@@ -257,13 +256,7 @@ impl FactorSources {
                 newest.and_then(|path| documents::read(&path).ok()).into_iter().for_each(|it| found.add(it));
             }
         } else if found.latency.is_none() {
-            let setting = MeasuredMachine {
-                root: machine,
-                probe: machine,
-                topology,
-                source: machine.source(),
-                load: &[],
-            };
+            let setting = MeasuredMachine::idle(machine, topology);
             let rule = Rule { seed: machine.time(), ..Rule::default() };
             let options = LatencyOptions { rule, ..LatencyOptions::default() };
             found.latency =

@@ -64,13 +64,7 @@ pub fn run(common: &Common, args: &LatencyArgs) -> Result<ExitCode, Failure> {
         output::remark(common, &message);
     }
     let load = args.load.at_once()?;
-    let setting = MeasuredMachine {
-        root: &machine,
-        probe: &machine,
-        topology: &topology,
-        source: machine.source(),
-        load: &load,
-    };
+    let setting = MeasuredMachine::under(&machine, &topology, &load);
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Latency, fingerprint)?;
     let paused = pause(common, args.rounds.stop.pause_balancing, &machine, fingerprint)?;

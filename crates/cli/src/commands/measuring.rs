@@ -82,6 +82,18 @@ pub struct MeasuredMachine<'a> {
     pub load: &'a [Load],
 }
 
+impl<'a> MeasuredMachine<'a> {
+    /// Returns a machine to measure without load.
+    pub fn idle(machine: &'a Machine, topology: &'a Topology) -> Self {
+        Self { root: machine, probe: machine, topology, source: machine.source(), load: &[] }
+    }
+
+    /// Returns a machine to measure under a load.
+    pub fn under(machine: &'a Machine, topology: &'a Topology, load: &'a [Load]) -> Self {
+        Self { load, ..Self::idle(machine, topology) }
+    }
+}
+
 /// Opens the machine that the options select, if it can be measured.
 pub fn pick(common: &Common) -> Result<Machine, Failure> {
     match Machine::pick(common)? {

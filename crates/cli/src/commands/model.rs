@@ -111,13 +111,7 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
         ..options(&args.measuring, machine.time())
     };
     let load = args.load.at_once()?;
-    let setting = MeasuredMachine {
-        root: &machine,
-        probe: &machine,
-        topology: &topology,
-        source: machine.source(),
-        load: &load,
-    };
+    let setting = MeasuredMachine::under(&machine, &topology, &load);
     let fingerprint = &topology.identity.fingerprint;
     let save = measuring::should_save(&machine, args.no_save, Kind::Model, fingerprint)?;
     let paused = pause(common, args.measuring.rounds.stop.pause_balancing, &machine, fingerprint)?;

@@ -150,13 +150,7 @@ fn record_sweep(
     let topology = discover(machine);
     let mut options = sweep::options(args, &topology, machine.time())?;
     options.rule.least_visits = MIN_VISITS;
-    let setting = MeasuredMachine {
-        root: machine,
-        probe: machine,
-        topology: &topology,
-        source: machine.source(),
-        load: &[],
-    };
+    let setting = MeasuredMachine::idle(machine, &topology);
     let classes = sweep::class_options(args);
     let record = measuring::measure_sweep(common, setting, machine.time(), &options, classes)?;
     let document = serde_json::to_value(&record).map_err(|error| Failure::new(&error))?;
@@ -167,13 +161,7 @@ fn record_sweep(
 /// Counts STREAM copies on all pairs of nodes.
 fn record_counters(common: &Common, machine: &Machine, args: &RecordArgs) -> Result<(), Failure> {
     let topology = discover(machine);
-    let setting = MeasuredMachine {
-        root: machine,
-        probe: machine,
-        topology: &topology,
-        source: machine.source(),
-        load: &[],
-    };
+    let setting = MeasuredMachine::idle(machine, &topology);
     let rule = Rule { least_visits: MIN_VISITS, ..rule(&args.measuring.rounds.stop, machine.time()) };
     let options = CounterOptions { rule, ..CounterOptions::default() };
     measuring::measure_counters(common, setting, machine.time(), &options).map(drop)

@@ -154,13 +154,7 @@ pub fn run(common: &Common, args: &SweepArgs) -> Result<ExitCode, Failure> {
     let topology = discover(&machine);
     let options = options(args, &topology, machine.time())?;
     let targets = args.matrix.targets(&topology, &options.around);
-    let setting = MeasuredMachine {
-        root: &machine,
-        probe: &machine,
-        topology: &topology,
-        source: machine.source(),
-        load: &[],
-    };
+    let setting = MeasuredMachine::idle(&machine, &topology);
     let fingerprint = &topology.identity.fingerprint;
     let keep = measuring::should_save(&machine, args.matrix.no_save, Kind::Sweep, fingerprint)?;
     let paused = pause(common, args.stop.pause_balancing, &machine, fingerprint)?;

@@ -13,8 +13,7 @@ use numaio_schema::Document;
 /// Replays copies of every target, STREAM copy, idle latency and I/O, and compares the views of
 /// each node with devices. Reports what the tape does not contain.
 pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<Document>, Failure> {
-    let setting =
-        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &[] };
+    let setting = MeasuredMachine::idle(machine, topology);
     let now = machine.time();
     let rule = Rule { seed: now, ..Rule::default() };
     let copies = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };

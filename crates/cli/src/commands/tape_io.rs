@@ -109,8 +109,7 @@ fn replay(
     let (depth, operations) = (stored.method.depth, vec![None]);
     let options = IoOptions { what, block_bytes, operations, depth, window_ms, slices, most_bytes, rule };
     let load: Vec<Load> = stored.provenance.load.iter().map(|load| load.load.clone()).collect();
-    let setting =
-        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &load };
+    let setting = MeasuredMachine::under(machine, topology, &load);
     let device = stored.device.clone();
     let mut record = measuring::measure_io(common, setting, machine.time(), engine, device, &options)?;
     record.method.represented = stored.method.represented.clone();

@@ -2,7 +2,7 @@
 //! and the medians over the hosts, as in Tables 4 and 5 of Braithwaite et al. (2012).
 
 use super::matrix::{members, Matrix};
-use super::sheet::{range, Align, Section, Sheet};
+use super::sheet::{Align, ClassFigures, Section, Sheet};
 use crate::fleet::{host_list, nodes, percent_from, quantity};
 use crate::number_format::NumberFormat;
 use numaio_machine::ids::NodeId;
@@ -71,16 +71,13 @@ fn pair_classes(classes: &GroupPairClasses, format: NumberFormat, unit: Bandwidt
         for (from, to) in &class.pairs {
             by_source.entry(*from).or_default().insert(*to);
         }
-        for (index, members) in members(&by_source).into_iter().enumerate() {
-            let first = [
-                class.rank.to_string(),
-                range(format, class.min, class.max),
-                format.format(class.mean),
-                class.pairs.len().to_string(),
-            ];
-            let first = if index == 0 { first } else { Default::default() };
-            sheet.row(first.into_iter().chain([members]));
-        }
+        let class_figures = ClassFigures {
+            rank: class.rank,
+            range: (class.min, class.max),
+            mean: class.mean,
+            members: class.pairs.len(),
+        };
+        sheet.class(&class_figures, format, members(&by_source));
     }
     sheet
 }

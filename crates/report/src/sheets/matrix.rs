@@ -1,7 +1,7 @@
 //! Tables of matrices: results per CPU node and memory node, and the classes of all pairs, in the
 //! format of the NUMA extension of Cbench (Braithwaite et al., 2012).
 
-use super::sheet::{range, Align, Sheet, Text};
+use super::sheet::{Align, ClassFigures, Sheet, Text};
 use crate::number_format::NumberFormat;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::NodeSet;
@@ -182,16 +182,13 @@ fn pair_classes(classes: &PairClasses, unit: BandwidthUnit) -> Sheet {
         for (cpus, memory) in &class.pairs {
             by_row.entry(*cpus).or_default().insert(*memory);
         }
-        for (index, members) in members(&by_row).into_iter().enumerate() {
-            let first = [
-                class.rank.to_string(),
-                range(figures, class.min_bytes_per_s, class.max_bytes_per_s),
-                figures.format(class.mean_bytes_per_s),
-                class.pairs.len().to_string(),
-            ];
-            let first = if index == 0 { first } else { Default::default() };
-            sheet.row(first.into_iter().chain([members]));
-        }
+        let class_figures = ClassFigures {
+            rank: class.rank,
+            range: (class.min_bytes_per_s, class.max_bytes_per_s),
+            mean: class.mean_bytes_per_s,
+            members: class.pairs.len(),
+        };
+        sheet.class(&class_figures, figures, members(&by_row));
     }
     sheet
 }

@@ -26,6 +26,18 @@ pub(crate) struct Sheet {
     pub rows: Vec<Vec<Text>>,
 }
 
+/// The figures of a class.
+pub(super) struct ClassFigures {
+    /// The rank; 1 is best.
+    pub rank: u32,
+    /// Lowest and highest figure.
+    pub range: (f64, f64),
+    /// Mean of the figures.
+    pub mean: f64,
+    /// Number of members.
+    pub members: usize,
+}
+
 /// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -82,6 +94,21 @@ impl Sheet {
                 self.aligned.remove(column);
                 self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
             }
+        }
+    }
+
+    /// Adds the rows of a class: its range, mean and number of members in the first one, members in
+    /// each.
+    pub(super) fn class(&mut self, class: &ClassFigures, figures: NumberFormat, members: Vec<String>) {
+        let first = [
+            class.rank.to_string(),
+            range(figures, class.range.0, class.range.1),
+            figures.format(class.mean),
+            class.members.to_string(),
+        ];
+        for (index, members) in members.into_iter().enumerate() {
+            let first = if index == 0 { first.clone() } else { Default::default() };
+            self.row(first.into_iter().chain([members]));
         }
     }
 

@@ -2,7 +2,7 @@
 //! NUMA extension of Cbench (Braithwaite et al., 2012).
 
 use super::matrix::{figure, row_name, Matrix, Row, LONGEST};
-use super::sheet::{range, Align, Sheet};
+use super::sheet::{Align, ClassFigures, Sheet};
 use crate::number_format::NumberFormat;
 use crate::sweep_text::{members, rule_phrase, unit_phrase};
 use numaio_machine::ids::NodeId;
@@ -45,16 +45,13 @@ fn classes(record: &SweepRecord, figures: NumberFormat, unit: &str) -> Sheet {
         Sheet::new(title, head.into_iter().chain([format!("{cpus}: memory nodes")]), Align::Right);
     (sheet.aligned[1], sheet.aligned[4]) = (Align::Center, Align::Left);
     for class in &record.classes.classes {
-        for (index, members) in rows_of(members(record, class)).into_iter().enumerate() {
-            let first = [
-                class.rank.to_string(),
-                range(figures, class.min, class.max),
-                figures.format(class.mean),
-                class.cells.len().to_string(),
-            ];
-            let first = if index == 0 { first } else { Default::default() };
-            sheet.row(first.into_iter().chain([members]));
-        }
+        let class_figures = ClassFigures {
+            rank: class.rank,
+            range: (class.min, class.max),
+            mean: class.mean,
+            members: class.cells.len(),
+        };
+        sheet.class(&class_figures, figures, rows_of(members(record, class)));
     }
     sheet
 }

@@ -163,8 +163,7 @@ pub fn bench(
     text: impl Fn(&[IoRecord]) -> String,
 ) -> Result<Vec<IoRecord>, Failure> {
     let measure = |engine: &dyn Engine, load: &[Load]| {
-        let setting =
-            MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load };
+        let setting = MeasuredMachine::under(machine, topology, load);
         measuring::measure_io(common, setting, machine.time(), engine, device.clone(), options)
     };
     bench_by(common, machine, topology, bounds, engines, &measure, text)

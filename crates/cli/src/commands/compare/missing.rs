@@ -103,8 +103,7 @@ fn measure_source(
 ) -> Result<Document, Failure> {
     let (around, time_limit_s, now) = (NodeSet::one(target), args.time_limit, machine.time());
     let rule = Rule { time_limit_s, seed: now, ..Rule::default() };
-    let measured =
-        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &[] };
+    let measured = MeasuredMachine::idle(machine, topology);
     Ok(match kind {
         Kind::Latency => {
             let options = LatencyOptions { around, rule, ..LatencyOptions::default() };

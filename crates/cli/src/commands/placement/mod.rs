@@ -267,8 +267,7 @@ pub fn models(
 /// Fits a model to the copies on a tape, if it contains any.
 fn model_from_tape(common: &Common, machine: &Machine, topology: &Topology) -> Option<Model> {
     let now = machine.time();
-    let measured =
-        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &[] };
+    let measured = MeasuredMachine::idle(machine, topology);
     let options = Options { targets: topology.cpu_nodes(), seed: now, ..Options::default() };
     let quiet = Common { quiet: true, ..common.clone() };
     let record = measuring::measure(&quiet, measured, now, &options).ok()?;

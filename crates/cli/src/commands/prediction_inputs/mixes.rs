@@ -60,8 +60,7 @@ pub fn measure_mixes(
     let save = measuring::should_save(machine, !request.save, Kind::Io, fingerprint)?;
     let IoTarget { path, claim, reached_via } = open_target(common, machine, topology, request)?;
     let engine = engine(request, path, claim.as_ref())?;
-    let setting =
-        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &[] };
+    let setting = MeasuredMachine::idle(machine, topology);
     let now = machine.time();
     let options = IoOptions {
         what: IoSelection::Mixes(

@@ -168,8 +168,7 @@ pub fn bench(
     (engines, options): (&[Box<dyn Engine>], &NetOptions),
 ) -> Result<Vec<IoRecord>, Failure> {
     let measure = |engine: &dyn Engine, load: &[Load]| {
-        let setting =
-            MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load };
+        let setting = MeasuredMachine::under(machine, topology, load);
         let devices = endpoints.devices.clone();
         measuring::measure_net(common, setting, machine.time(), engine, &endpoints.far, devices, options)
     };
@@ -200,13 +199,7 @@ fn run_irq_nodes(
     let session = Session::open(kernel, far);
     let load = args.bounds.load.at_once()?;
     let measure = |topology: &Topology| {
-        let setting = MeasuredMachine {
-            root: machine,
-            probe: machine,
-            topology,
-            source: machine.source(),
-            load: &load,
-        };
+        let setting = MeasuredMachine::under(machine, topology, &load);
         let mut devices = endpoints.devices.clone();
         if let Some(moved) = topology.devices.iter().find(|found| found.path == device.path) {
             devices.0.irqs.clone_from(&moved.irqs);

@@ -63,8 +63,7 @@ pub fn measure(
         output::check(path)?;
     }
     let load = bounds.load.at_once()?;
-    let setting =
-        MeasuredMachine { root: machine, probe: machine, topology, source: machine.source(), load: &load };
+    let setting = MeasuredMachine::under(machine, topology, &load);
     let devices = endpoints.devices.clone();
     let record = measuring::measure_ping(common, setting, machine.time(), engine, devices, options)?;
     let saved = is_saved.then(|| measuring::save(common, Kind::Ping, &record.provenance, &record, topology));
