@@ -6,7 +6,7 @@
 # make check-aarch64  check the sources for aarch64
 # make bench       measure numaio's loops and engines beside other programs
 # make bench-plan  measure how long planning takes
-# make bench-predict  predict mixes of 10,000 simulated devices (20 minutes) and of the lab's disks (25 minutes);
+# make bench-predict  predict mixes of 10,000 simulated devices (20 minutes) and of the lab's disks (90 minutes);
 #                  ARGS=sharing-4n:0: only disk 0 of a machine
 # make bench-copy  measure copies of trees and large files beside other programs (as root); ARGS=--ablation: switches
 # make static      build one static binary for any host
