@@ -1,56 +1,22 @@
 //! `numaio counters` on a tape of a simulated machine, and on this one.
 
+use crate::simulated_tape::{recording, setting};
 use crate::support::{CommandOutput, Home};
 use numaio_machine::counters::Counter;
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
-use numaio_machine::probe::{Outcome, Probe, ProbeError};
-use numaio_machine::sysfs::{ReadError, Sysfs};
-use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
-use numaio_machine::topology::Topology;
-use numaio_machine::tree::Tree;
-use numaio_machine::workload::{CopyLoop, StreamLoop, StreamOp, Workload};
-use numaio_measure::{
-    counters, latency, stream, CounterOptions, LatencyOptions, Rule, Setting, StreamOptions,
-};
-use numaio_schema::{Comparison, CountedSubject, CounterRecord, MachineSource};
+use numaio_machine::workload::{CopyLoop, StreamLoop, StreamOp};
+use numaio_measure::{counters, latency, stream, CounterOptions, LatencyOptions, Rule, StreamOptions};
+use numaio_schema::{Comparison, CountedSubject, CounterRecord};
 use numaio_sim::{shapes, Simulated};
-use std::sync::{Mutex, OnceLock, PoisonError};
-
-/// A simulated machine shared by several threads.
-struct Shared(Tree, Mutex<Simulated>);
-
-impl Sysfs for Shared {
-    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
-        self.0.read(path)
-    }
-    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        self.0.list(path)
-    }
-    fn resolve(&self, path: &str) -> Result<String, ReadError> {
-        self.0.resolve(path)
-    }
-}
-
-impl Probe for Shared {
-    fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner).run(workload)
-    }
-}
+use std::sync::OnceLock;
 
 /// Returns a tape of a simulated machine with counted STREAM copies and copies, STREAM and latency.
 fn tape() -> &'static str {
     static TAPE: OnceLock<String> = OnceLock::new();
     TAPE.get_or_init(|| {
         let machine = Simulated::new(shapes::uniform(4, 4)).expect("a machine");
-        let header = TapeHeader {
-            tape: TAPE_SCHEMA.into(),
-            numaio: "test".into(),
-            name: "simulated".into(),
-            note: String::new(),
-            recorded_at: 1_800_000_000,
-        };
-        let recording = Recording::new(Shared(machine.tree(), Mutex::new(machine)), header);
+        let recording = recording(machine);
         let topology = discover(&recording);
         let rule = Rule { least_visits: 6, time_limit_s: 1e4, ..Rule::default() };
         let setting = setting(&recording, &topology);
@@ -69,17 +35,6 @@ fn tape() -> &'static str {
             .expect("latency");
         recording.tape().to_text()
     })
-}
-
-fn setting<'a>(machine: &'a Recording<Shared>, topology: &'a Topology) -> Setting<'a> {
-    Setting {
-        root: machine,
-        probe: machine,
-        topology,
-        source: MachineSource::Simulated,
-        now: 1,
-        stop: &|| false,
-    }
 }
 
 fn run_on_tape(args: &[&str]) -> CommandOutput {

@@ -7,6 +7,7 @@ mod bench_ping;
 mod counters;
 mod loads_table;
 mod recorded_io;
+mod simulated_tape;
 mod stream_latency;
 #[path = "../support/mod.rs"]
 mod support;

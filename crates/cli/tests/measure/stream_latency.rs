@@ -1,38 +1,13 @@
 //! `numaio stream` and `numaio latency` on tapes of simulated machines.
 
+use crate::simulated_tape::{recording, setting};
 use crate::support::{expect, CommandOutput, Home};
 use numaio_machine::discover::discover;
-use numaio_machine::probe::{Outcome, Probe, ProbeError};
-use numaio_machine::sysfs::{ReadError, Sysfs};
-use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
-use numaio_machine::topology::Topology;
-use numaio_machine::tree::Tree;
-use numaio_machine::workload::{StreamOp, Workload};
-use numaio_measure::{campaign, latency, stream, LatencyOptions, Options, Rule, Setting, StreamOptions};
-use numaio_schema::{LatencyRecord, MachineSource, StreamRecord, StreamScope};
+use numaio_machine::workload::StreamOp;
+use numaio_measure::{campaign, latency, stream, LatencyOptions, Options, Rule, StreamOptions};
+use numaio_schema::{LatencyRecord, StreamRecord, StreamScope};
 use numaio_sim::{shapes, Simulated};
-use std::sync::{Mutex, OnceLock, PoisonError};
-
-/// A simulated machine shared by several threads.
-struct Shared(Tree, Mutex<Simulated>);
-
-impl Sysfs for Shared {
-    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
-        self.0.read(path)
-    }
-    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        self.0.list(path)
-    }
-    fn resolve(&self, path: &str) -> Result<String, ReadError> {
-        self.0.resolve(path)
-    }
-}
-
-impl Probe for Shared {
-    fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner).run(workload)
-    }
-}
+use std::sync::OnceLock;
 
 /// Returns a tape of the simulated DL585 with all measurements of these commands.
 fn tape() -> &'static str {
@@ -41,14 +16,7 @@ fn tape() -> &'static str {
         let mut spec = shapes::dl585();
         (spec.noise.sample, spec.noise.run) = (0.01, 0.003);
         let machine = Simulated::new(spec).expect("a machine");
-        let header = TapeHeader {
-            tape: TAPE_SCHEMA.into(),
-            numaio: "test".into(),
-            name: "simulated".into(),
-            note: "of no real machine".into(),
-            recorded_at: 1_800_000_000,
-        };
-        let recording = Recording::new(Shared(machine.tree(), Mutex::new(machine)), header);
+        let recording = recording(machine);
         let topology = discover(&recording);
         let targets = topology.cpu_nodes();
         let copies = Options { targets, least_visits: 6, time_limit_s: 1e4, ..Options::default() };
@@ -63,17 +31,6 @@ fn tape() -> &'static str {
         latency::run(&setting(&recording, &topology), &options, &mut |_| {}).expect("latency");
         recording.tape().to_text()
     })
-}
-
-fn setting<'a>(machine: &'a Recording<Shared>, topology: &'a Topology) -> Setting<'a> {
-    Setting {
-        root: machine,
-        probe: machine,
-        topology,
-        source: MachineSource::Simulated,
-        now: 1,
-        stop: &|| false,
-    }
 }
 
 /// Runs a command on the tape.

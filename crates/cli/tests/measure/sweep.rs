@@ -1,41 +1,16 @@
 //! `numaio sweep` on this machine and on tapes of simulated machines.
 
+use crate::simulated_tape::{recording, setting};
 use crate::support::limits::read_line;
 use crate::support::{kill, until, CommandOutput, Home, Limited};
 use numaio_machine::discover::discover;
-use numaio_machine::probe::{Outcome, Probe, ProbeError};
-use numaio_machine::sysfs::{ReadError, Sysfs};
-use numaio_machine::tape::{Recording, TapeHeader, TAPE_SCHEMA};
-use numaio_machine::tree::Tree;
-use numaio_machine::workload::Workload;
 use numaio_measure::sweep::{self, Figure};
-use numaio_measure::{Rule, Setting, SweepOptions};
-use numaio_schema::{ClassRule, Comparison, FigureSource, MachineSource, Quantity, SweepRecord, SweepScope};
+use numaio_measure::{Rule, SweepOptions};
+use numaio_schema::{ClassRule, Comparison, FigureSource, Quantity, SweepRecord, SweepScope};
 use numaio_sim::{shapes, Simulated, SimulatedProgram};
 use std::fs;
 use std::process::Stdio;
-use std::sync::{Mutex, OnceLock, PoisonError};
-
-/// A simulated machine shared by several threads.
-struct Shared(Tree, Mutex<Simulated>);
-
-impl Sysfs for Shared {
-    fn read(&self, path: &str) -> Result<Vec<u8>, ReadError> {
-        self.0.read(path)
-    }
-    fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        self.0.list(path)
-    }
-    fn resolve(&self, path: &str) -> Result<String, ReadError> {
-        self.0.resolve(path)
-    }
-}
-
-impl Probe for Shared {
-    fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner).run(workload)
-    }
-}
+use std::sync::OnceLock;
 
 const FIGURE: &str = "Copy: ([0-9.]+)";
 
@@ -49,23 +24,9 @@ fn tape() -> &'static str {
         let program = |name: &str, efficiency| SimulatedProgram { name: name.to_owned(), efficiency };
         let machine = Simulated::new(spec).expect("a machine");
         let machine = machine.with_program(program("stream", 1.0)).with_program(program("old", 0.8));
-        let header = TapeHeader {
-            tape: TAPE_SCHEMA.into(),
-            numaio: "test".into(),
-            name: "simulated".into(),
-            note: "of no real machine".into(),
-            recorded_at: 1_800_000_000,
-        };
-        let recording = Recording::new(Shared(machine.tree(), Mutex::new(machine)), header);
+        let recording = recording(machine);
         let topology = discover(&recording);
-        let setting = Setting {
-            root: &recording,
-            probe: &recording,
-            topology: &topology,
-            source: MachineSource::Simulated,
-            now: 1,
-            stop: &|| false,
-        };
+        let setting = setting(&recording, &topology);
         let options = SweepOptions {
             name: "stream".to_owned(),
             builds: ["stream", "old"].map(|name| vec![name.to_owned()]).to_vec(),
