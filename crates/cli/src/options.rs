@@ -242,3 +242,12 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && number.is_finite());
     number.ok_or_else(|| "expected a number of seconds above 0".to_owned())
 }
+
+/// The longest time limit of a run: workloads count milliseconds in 32 bits.
+const MOST_SECONDS: f64 = 1e6;
+
+/// Parses the time limit of a run of a program.
+pub fn run_limit(text: &str) -> Result<f64, String> {
+    let limit = seconds(text).ok().filter(|limit| *limit <= MOST_SECONDS);
+    limit.ok_or_else(|| format!("expected a number of seconds above 0, at most {MOST_SECONDS}"))
+}

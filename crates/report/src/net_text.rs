@@ -163,16 +163,8 @@ fn seconds_per_gb(ns_per_byte: f64) -> String {
 fn method_sentence(record: &IoRecord) -> String {
     let method = &record.method;
     let readings = record.cells.iter().map(|cell| cell.bytes_per_s.visits.len());
-    joined(
-        [
-            format!("{} {}", method.engine.title(), method.version),
-            "bytes counted at the receiver".to_owned(),
-            record_header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
-            record_header::visits_per_cell(readings),
-            format!("{:.0} s in total", method.rounds.elapsed_s),
-        ],
-        "; ",
-    )
+    let engine = (method.engine, method.version.as_str());
+    record_header::network_method(engine, "bytes counted at the receiver", &method.rounds, readings)
 }
 
 pub(crate) fn device_sentence(device: &IoDevice) -> String {

@@ -7,7 +7,7 @@ use numaio_machine::calendar::{Day, SECONDS_PER_DAY};
 use numaio_machine::conditions::Conditions;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_machine::workload::{CopyLoop, Pages};
-use numaio_schema::{Load, MachineSource, MeasuredLoad, Method, Provenance, Record};
+use numaio_schema::{IoEngine, Load, MachineSource, MeasuredLoad, Method, Provenance, Record, Rounds};
 use std::collections::BTreeSet;
 
 pub(crate) fn write_model(page: &mut TextPage, record: &Record) {
@@ -130,6 +130,25 @@ pub(crate) fn rounds_until_precise(rounds: u32, precision: f64) -> String {
         "{} until each median's 95 % interval is within ±{} %",
         phrases::count(rounds as usize, "round"),
         percent(precision)
+    )
+}
+
+/// Describes the method of a measurement between two hosts: engine and version, how, and rounds.
+pub(crate) fn network_method(
+    (engine, version): (IoEngine, &str),
+    how: &str,
+    rounds: &Rounds,
+    of_cells: impl Iterator<Item = usize>,
+) -> String {
+    phrases::joined(
+        [
+            format!("{} {version}", engine.title()),
+            how.to_owned(),
+            rounds_until_precise(rounds.rounds, rounds.precision),
+            visits_per_cell(of_cells),
+            format!("{:.0} s in total", rounds.elapsed_s),
+        ],
+        "; ",
     )
 }
 

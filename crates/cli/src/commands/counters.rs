@@ -5,7 +5,7 @@ use crate::balancing::pause;
 use crate::documents;
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::options::{count, integer, node, seconds, Common, StopArgs};
+use crate::options::{count, integer, node, run_limit, Common, StopArgs};
 use crate::output::{self, json};
 use crate::store::Kind;
 use crate::temporary_change::{TemporaryChange, TemporarySetting};
@@ -279,12 +279,4 @@ fn stream_op(text: &str) -> Result<StreamOp, String> {
     let names = StreamOp::ALL.map(StreamOp::name).join(", ");
     let found = StreamOp::ALL.into_iter().find(|op| op.name() == text);
     found.ok_or_else(|| format!("expected one of {names}"))
-}
-
-/// The longest time of a run: workloads count milliseconds in 32 bits.
-const MOST_SECONDS: f64 = 1e6;
-
-fn run_limit(text: &str) -> Result<f64, String> {
-    let limit = seconds(text).ok().filter(|limit| *limit <= MOST_SECONDS);
-    limit.ok_or_else(|| format!("expected a number of seconds above 0, at most {MOST_SECONDS}"))
 }

@@ -4,7 +4,7 @@ use super::matrix::MatrixArgs;
 use super::measuring::{self, MeasuredMachine};
 use crate::balancing::pause;
 use crate::failure::{self, Failure};
-use crate::options::{seconds, Common, Invocation, StopArgs};
+use crate::options::{run_limit, Common, Invocation, StopArgs};
 use crate::output::json;
 use crate::store::Kind;
 use crate::{input, output};
@@ -271,12 +271,4 @@ fn name(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err("expected a name with a letter or digit".to_owned()),
     }
-}
-
-/// The longest time limit of a run: the workload counts milliseconds in 32 bits.
-const MOST_SECONDS: f64 = 1e6;
-
-fn run_limit(text: &str) -> Result<f64, String> {
-    let limit = seconds(text).ok().filter(|limit| *limit <= MOST_SECONDS);
-    limit.ok_or_else(|| format!("expected a number of seconds above 0, at most {MOST_SECONDS}"))
 }

@@ -194,14 +194,11 @@ fn shares(cell: &PingCell) -> String {
 pub(crate) fn method_sentence(record: &PingRecord) -> String {
     let method = &record.method;
     let readings = record.cells.iter().map(|cell| cell.latency_ns.visits.len());
-    joined(
-        [
-            format!("{} {}", method.engine.title(), method.version),
-            "one message at a time, which the peer returns".to_owned(),
-            record_header::rounds_until_precise(method.rounds.rounds, method.rounds.precision),
-            record_header::visits_per_cell(readings),
-            format!("{:.0} s in total", method.rounds.elapsed_s),
-        ],
-        "; ",
+    let engine = (method.engine, method.version.as_str());
+    record_header::network_method(
+        engine,
+        "one message at a time, which the peer returns",
+        &method.rounds,
+        readings,
     )
 }

@@ -90,7 +90,7 @@ pub fn run(common: &Common, machine: &Machine, args: &RdmaArgs) -> Result<BenchR
         gids: [args.gid, args.peer_gid.or(args.gid)],
     };
     if args.ping {
-        let rule = args.bounds.options(Default::default(), machine.time()).rule;
+        let rule = args.bounds.rule(machine.time());
         let options =
             endpoints.ping_options(&args.endpoints, (Vec::new(), sizes), (args.bounds.window, rule));
         let session = Session::open(kernel, far);

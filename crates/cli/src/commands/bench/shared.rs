@@ -130,19 +130,23 @@ impl PlacementArgs {
 }
 
 impl BoundsArgs {
-    /// Returns the options of a campaign within these limits.
-    pub fn options(&self, matrix: Matrix, now: u64) -> IoOptions {
-        let rule = Rule {
+    /// Returns the stopping rule of a campaign within these limits.
+    pub fn rule(&self, now: u64) -> Rule {
+        Rule {
             precision: self.precision,
             time_limit_s: self.seconds,
             seed: self.seed.unwrap_or(now),
             ..Rule::default()
-        };
+        }
+    }
+
+    /// Returns the options of a campaign within these limits.
+    pub fn options(&self, matrix: Matrix, now: u64) -> IoOptions {
         IoOptions {
             what: IoSelection::Matrix(matrix),
             window_ms: self.window,
             most_bytes: self.bytes,
-            rule,
+            rule: self.rule(now),
             ..IoOptions::default()
         }
     }

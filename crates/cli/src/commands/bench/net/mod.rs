@@ -130,7 +130,7 @@ pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<BenchRe
             endpoints.devices.0 = rails[0].device.clone();
         }
         let engine = PingEngine::Tcp(endpoints.far.clone());
-        let rule = args.bounds.options(Default::default(), machine.time()).rule;
+        let rule = args.bounds.rule(machine.time());
         let options = endpoints.ping_options(&args.endpoints, (rails, sizes), (args.bounds.window, rule));
         let session = Session::open(kernel, far);
         let record = ping::measure(common, machine, &topology, &args.bounds, &endpoints, (&engine, &options));
