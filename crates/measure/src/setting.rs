@@ -1,5 +1,6 @@
 //! Machine and environment of a campaign, and its progress events.
 
+use crate::under_load::UnderLoad;
 use numaio_machine::conditions::{self, Conditions};
 use numaio_machine::probe::Probe;
 use numaio_machine::sysfs::Sysfs;
@@ -13,6 +14,8 @@ pub struct Setting<'a> {
     pub root: &'a dyn Sysfs,
     /// Runs workloads.
     pub probe: &'a dyn Probe,
+    /// The load that `probe` runs beside every workload, for the record.
+    pub load: Option<&'a UnderLoad<'a>>,
     /// Topology of the machine.
     pub topology: &'a Topology,
     /// Origin of the machine.
@@ -60,7 +63,7 @@ impl Setting<'_> {
         warnings: Vec<Warning>,
         complete: bool,
     ) -> Provenance {
-        Provenance {
+        let mut provenance = Provenance {
             numaio: env!("CARGO_PKG_VERSION").to_owned(),
             measured_at: self.now,
             machine: self.topology.identity.clone(),
@@ -69,6 +72,10 @@ impl Setting<'_> {
             warnings,
             complete,
             load: Vec::new(),
+        };
+        if let Some(load) = self.load {
+            load.describe(&mut provenance);
         }
+        provenance
     }
 }

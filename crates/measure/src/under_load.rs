@@ -66,7 +66,7 @@ impl<'a> UnderLoad<'a> {
     }
 
     /// Adds the loads, their bandwidths and warnings about them to the origin of a record.
-    pub fn describe(&self, provenance: &mut Provenance) {
+    pub(crate) fn describe(&self, provenance: &mut Provenance) {
         let seen = self.seen.borrow();
         let measured = |(source, values): (&LoadSource, &Vec<f64>)| MeasuredLoad {
             load: source.load.clone(),

@@ -127,6 +127,7 @@ impl Machine {
         let setting = Setting {
             root: &self.machine,
             probe: &self.machine,
+            load: None,
             topology: &self.topology,
             source: MachineSource::Simulated,
             now,

@@ -110,13 +110,7 @@ pub fn measure(
     now: u64,
     options: &Options,
 ) -> Result<Record, Failure> {
-    run(
-        common,
-        machine,
-        now,
-        |setting, on_event| campaign::run(setting, options, on_event),
-        |record| &mut record.provenance,
-    )
+    run(common, machine, now, |setting, on_event| campaign::run(setting, options, on_event))
 }
 
 /// Measures STREAM and classifies its pairs.
@@ -126,13 +120,7 @@ pub fn measure_stream(
     now: u64,
     options: &StreamOptions,
 ) -> Result<StreamRecord, Failure> {
-    let mut record = run(
-        common,
-        machine,
-        now,
-        |setting, on_event| stream::run(setting, options, on_event),
-        |record| &mut record.provenance,
-    )?;
+    let mut record = run(common, machine, now, |setting, on_event| stream::run(setting, options, on_event))?;
     record.classes = pair_classes(&record, ClassOptions::default());
     Ok(record)
 }
@@ -145,13 +133,7 @@ pub fn measure_sweep(
     options: &SweepOptions,
     classes: ClassOptions,
 ) -> Result<SweepRecord, Failure> {
-    let mut record = run(
-        common,
-        machine,
-        now,
-        |setting, on_event| sweep::run(setting, options, on_event),
-        |record| &mut record.provenance,
-    )?;
+    let mut record = run(common, machine, now, |setting, on_event| sweep::run(setting, options, on_event))?;
     record.classes = sweep_classes(&record, classes);
     Ok(record)
 }
@@ -163,13 +145,7 @@ pub fn measure_counters(
     now: u64,
     options: &CounterOptions,
 ) -> Result<CounterRecord, Failure> {
-    run(
-        common,
-        machine,
-        now,
-        |setting, on_event| counters::run(setting, options, on_event),
-        |record| &mut record.provenance,
-    )
+    run(common, machine, now, |setting, on_event| counters::run(setting, options, on_event))
 }
 
 /// Measures latency.
@@ -179,13 +155,7 @@ pub fn measure_latency(
     now: u64,
     options: &LatencyOptions,
 ) -> Result<LatencyRecord, Failure> {
-    run(
-        common,
-        machine,
-        now,
-        |setting, on_event| latency::run(setting, options, on_event),
-        |record| &mut record.provenance,
-    )
+    run(common, machine, now, |setting, on_event| latency::run(setting, options, on_event))
 }
 
 /// Measures I/O of a device.
@@ -197,13 +167,7 @@ pub fn measure_io(
     device: IoDevice,
     options: &IoOptions,
 ) -> Result<IoRecord, Failure> {
-    run(
-        common,
-        machine,
-        now,
-        |setting, on_event| io::run(setting, engine, device, options, on_event),
-        |record| &mut record.provenance,
-    )
+    run(common, machine, now, |setting, on_event| io::run(setting, engine, device, options, on_event))
 }
 
 /// Measures I/O through a network between the local and the remote device.
@@ -216,13 +180,7 @@ pub fn measure_net(
     devices: (IoDevice, Option<IoDevice>),
     options: &NetOptions,
 ) -> Result<IoRecord, Failure> {
-    run(
-        common,
-        machine,
-        now,
-        |setting, on_event| net::run(setting, engine, far, devices, options, on_event),
-        |record| &mut record.provenance,
-    )
+    run(common, machine, now, |setting, on_event| net::run(setting, engine, far, devices, options, on_event))
 }
 
 /// Measures latency of messages through a network between the local and the remote device.
@@ -234,13 +192,7 @@ pub fn measure_ping(
     devices: (IoDevice, Option<IoDevice>),
     options: &PingOptions,
 ) -> Result<PingRecord, Failure> {
-    run(
-        common,
-        machine,
-        now,
-        |setting, on_event| ping::run(setting, engine, devices, options, on_event),
-        |record| &mut record.provenance,
-    )
+    run(common, machine, now, |setting, on_event| ping::run(setting, engine, devices, options, on_event))
 }
 
 /// Runs a campaign with a progress line; Ctrl-C ends it early.
@@ -249,12 +201,13 @@ fn run<T>(
     machine: MeasuredMachine,
     now: u64,
     campaign: impl FnOnce(&Setting, &mut dyn FnMut(&Event)) -> Result<T, CampaignError>,
-    provenance: impl FnOnce(&mut T) -> &mut Provenance,
 ) -> Result<T, Failure> {
     interrupt::install().map_err(|error| Failure::new(format!("cannot handle Ctrl-C: {error}")))?;
     let MeasuredMachine { root, probe, topology, source, load } = machine;
     let under_load = UnderLoad::new(probe, topology, load)?;
-    let setting = Setting { root, probe: &under_load, topology, source, now, stop: &interrupt::interrupted };
+    let load = Some(&under_load);
+    let setting =
+        Setting { root, probe: &under_load, load, topology, source, now, stop: &interrupt::interrupted };
     let progress = Progress::new(common);
     let record = campaign(&setting, &mut |event| progress.show(event));
     drop(progress);
@@ -263,11 +216,7 @@ fn run<T>(
             code: failure::INTERRUPTED,
             ..Failure::new("interrupted before anything was measured")
         }),
-        record => {
-            let mut record = record?;
-            under_load.describe(provenance(&mut record));
-            Ok(record)
-        }
+        record => Ok(record?),
     }
 }
 

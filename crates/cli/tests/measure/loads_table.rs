@@ -38,6 +38,7 @@ fn measure(load: &str) -> IoRecord {
     let setting = Setting {
         root: &machine,
         probe: &under_load,
+        load: Some(&under_load),
         topology: &topology,
         source: MachineSource::Simulated,
         now: 1,
@@ -47,9 +48,7 @@ fn measure(load: &str) -> IoRecord {
     let matrix = Matrix { streams: vec![4], ..Matrix::default() };
     let options = IoOptions { what: IoSelection::Matrix(matrix), ..IoOptions::default() };
     let device = io::device(found, None);
-    let mut record = io::run(&setting, &Disk { path }, device, &options, &mut |_| ()).expect("a record");
-    under_load.describe(&mut record.provenance);
-    record
+    io::run(&setting, &Disk { path }, device, &options, &mut |_| ()).expect("a record")
 }
 
 #[test]

@@ -49,6 +49,7 @@ pub fn setting<'a>(machine: &'a Recording<Shared>, topology: &'a Topology) -> Se
     Setting {
         root: machine,
         probe: machine,
+        load: None,
         topology,
         source: MachineSource::Simulated,
         now: 1,

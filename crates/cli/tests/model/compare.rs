@@ -61,8 +61,15 @@ fn complete_tape(shape: &str, target: NodeId) -> String {
     let probes = Recording::new(machine, header);
     let topology = discover(&files);
     let source = numaio_schema::MachineSource::Simulated;
-    let setting =
-        Setting { root: &files, probe: &probes, topology: &topology, source, now: 1, stop: &|| false };
+    let setting = Setting {
+        root: &files,
+        probe: &probes,
+        load: None,
+        topology: &topology,
+        source,
+        now: 1,
+        stop: &|| false,
+    };
     let (around, rule) = (NodeSet::one(target), Rule { least_visits: 6, ..Rule::default() });
     let options = LatencyOptions { around: around.clone(), rule, ..Default::default() };
     latency::run(&setting, &options, &mut |_| {}).expect("latency");

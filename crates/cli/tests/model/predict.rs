@@ -51,6 +51,7 @@ impl Measured {
         Setting {
             root,
             probe,
+            load: None,
             topology: &self.topology,
             source: MachineSource::Simulated,
             now,

@@ -236,6 +236,7 @@ pub fn complete_tape(shape: &str) -> String {
     let setting = Setting {
         root: &files,
         probe: &probes,
+        load: None,
         topology: &topology,
         source,
         now: MEASURED_AT,

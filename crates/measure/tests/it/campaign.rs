@@ -75,6 +75,7 @@ fn run_with(topology: &Topology, probe: &dyn Probe, options: &Options) -> Result
     let setting = Setting {
         root: &Tree::new(),
         probe,
+        load: None,
         topology,
         source: MachineSource::Simulated,
         now: 1,
@@ -339,6 +340,7 @@ fn interrupt_keeps_measurements() {
     let setting = Setting {
         root: &Tree::new(),
         probe: &machine,
+        load: None,
         topology: &topology,
         source: MachineSource::Simulated,
         now: 1,
@@ -403,6 +405,7 @@ fn progress_is_reported_for_every_visit() {
     let setting = Setting {
         root: &Tree::new(),
         probe: &machine,
+        load: None,
         topology: &topology,
         source: MachineSource::Simulated,
         now: 1,
@@ -605,6 +608,7 @@ fn frequency_is_compared_between_busy_states() {
         let setting = Setting {
             root: &Clock(RefCell::new(mhz.to_vec())),
             probe: &machine,
+            load: None,
             topology: &topology(),
             source: MachineSource::Simulated,
             now: 1,

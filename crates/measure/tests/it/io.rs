@@ -79,6 +79,7 @@ fn run_on(probe: &dyn Probe, engine: &dyn Engine, options: &IoOptions) -> Result
     let setting = Setting {
         root: &root,
         probe,
+        load: None,
         topology: &topology,
         source: MachineSource::Simulated,
         now: 1,

@@ -58,7 +58,7 @@ impl Probe for Scripted {
 }
 
 fn setting<'a>(probe: &'a dyn Probe, topology: &'a Topology, root: &'a Tree) -> Setting<'a> {
-    Setting { root, probe, topology, source: MachineSource::Simulated, now: 1, stop: &|| false }
+    Setting { root, probe, load: None, topology, source: MachineSource::Simulated, now: 1, stop: &|| false }
 }
 
 fn run_with(
@@ -214,6 +214,7 @@ fn results_match_the_simulated_machine() {
     let setting = Setting {
         root: &machine,
         probe: &machine,
+        load: None,
         topology: &topology,
         source: MachineSource::Simulated,
         now: 1,

@@ -62,7 +62,7 @@ fn run_on(
 ) -> Result<PingRecord, CampaignError> {
     let root = numaio_machine::tree::Tree::new();
     let source = MachineSource::Simulated;
-    let setting = Setting { root: &root, probe, topology, source, now: 1, stop: &|| false };
+    let setting = Setting { root: &root, probe, load: None, topology, source, now: 1, stop: &|| false };
     ping::run(&setting, engine, (device("eth0", 7), None), options, &mut |_| {})
 }
 

@@ -62,6 +62,7 @@ fn run_with(
     let setting = Setting {
         root: &Tree::new(),
         probe,
+        load: None,
         topology,
         source: MachineSource::Simulated,
         now: 1,
@@ -266,6 +267,7 @@ fn results_match_the_simulated_machine() {
     let setting = Setting {
         root: &machine,
         probe: &machine,
+        load: None,
         topology: &topology,
         source: MachineSource::Simulated,
         now: 1,

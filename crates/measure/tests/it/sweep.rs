@@ -63,7 +63,8 @@ fn run_with(
     stop: &dyn Fn() -> bool,
 ) -> Result<SweepRecord, CampaignError> {
     let root = &Tree::new();
-    let setting = Setting { root, probe, topology, source: MachineSource::Simulated, now: 1, stop };
+    let setting =
+        Setting { root, probe, load: None, topology, source: MachineSource::Simulated, now: 1, stop };
     sweep::run(&setting, options, &mut |_: &Event| {})
 }
 

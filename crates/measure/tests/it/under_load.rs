@@ -32,8 +32,16 @@ fn machine() -> Simulated {
     Simulated::new(spec()).expect("a machine")
 }
 
-fn setting<'a>(probe: &'a dyn Probe, machine: &'a Simulated, topology: &'a Topology) -> Setting<'a> {
-    Setting { root: machine, probe, topology, source: MachineSource::Simulated, now: 1, stop: &|| false }
+fn setting<'a>(load: &'a UnderLoad<'a>, machine: &'a Simulated, topology: &'a Topology) -> Setting<'a> {
+    Setting {
+        root: machine,
+        probe: load,
+        load: Some(load),
+        topology,
+        source: MachineSource::Simulated,
+        now: 1,
+        stop: &|| false,
+    }
 }
 
 fn loads(texts: &[&str]) -> Vec<Load> {
@@ -57,9 +65,7 @@ fn drive(probe: &dyn Probe, machine: &Simulated, texts: &[&str]) -> IoRecord {
     let under_load = UnderLoad::new(probe, &topology, &loads(texts)).expect("loads");
     let setting = setting(&under_load, machine, &topology);
     let device = io::device(found, None);
-    let mut record = io::run(&setting, &Disk { path }, device, &options, &mut |_| ()).expect("a record");
-    under_load.describe(&mut record.provenance);
-    record
+    io::run(&setting, &Disk { path }, device, &options, &mut |_| ()).expect("a record")
 }
 
 /// Returns the bandwidth of a node in Gbit/s.
@@ -133,8 +139,7 @@ fn every_workload_is_loaded_and_keeps_its_cpus_if_possible() {
     let setting = setting(&under_load, &machine, &topology);
     let options = StreamOptions { around: NodeSet::one(NodeId(0)), ..StreamOptions::default() };
     let options = StreamOptions { scope: numaio_schema::StreamScope::Node { threads: Some(2) }, ..options };
-    let mut record = stream::run(&setting, &options, &mut |_| ()).expect("a record");
-    under_load.describe(&mut record.provenance);
+    let record = stream::run(&setting, &options, &mut |_| ()).expect("a record");
     assert_eq!(record.provenance.load.len(), 2);
     let mut shared = 0;
     for workload in probe.1.borrow().iter() {
