@@ -84,6 +84,10 @@ impl Simulated {
             let of_direction = streams.iter().filter(|((other, _), _)| *other == direction);
             let nodes: Vec<(NodeId, u32)> =
                 of_direction.map(|((_, node), streams)| (*node, *streams)).collect();
+            // Sharing without streams would give the loads their bandwidth without streams.
+            if nodes.is_empty() {
+                continue;
+            }
             let paths = self.paths_of_buffers((spec, device), direction, &nodes);
             let shared = self.shared(spec.rates(direction), &nodes, &paths, request);
             rates.extend(nodes.iter().zip(shared).map(|((node, _), rate)| ((direction, *node), rate)));
