@@ -65,6 +65,11 @@ impl<'a> UnderLoad<'a> {
         Ok(Self { probe, loads, seen: RefCell::new(seen) })
     }
 
+    /// Returns the bytes per second of each load in the newest run; `None` for commands.
+    pub(crate) fn latest(&self) -> Vec<Option<f64>> {
+        self.seen.borrow().bytes_per_s.iter().map(|values| values.last().copied()).collect()
+    }
+
     /// Adds the loads, their bandwidths and warnings about them to the origin of a record.
     pub(crate) fn describe(&self, provenance: &mut Provenance) {
         let seen = self.seen.borrow();

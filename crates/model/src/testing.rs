@@ -44,6 +44,7 @@ pub fn cell(direction: Direction, groups: &[(u32, u32)], gbit_per_s: f64) -> IoC
         block_bytes: 128 << 10,
         operation: None,
         bytes_per_s: about(gbit_per_s * 1e9 / 8.0),
+        of_loads: Vec::new(),
         of_groups: Vec::new(),
         cpu_ns_per_byte: None,
         remote: None,

@@ -126,6 +126,10 @@ pub struct IoCell {
     /// Bandwidth of each group of a mix, over the visits; empty for a single group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub of_groups: Vec<Option<Summary>>,
+    /// Bytes per second that each load of the measurement read and wrote beside this cell, in their
+    /// order; `None` for a command, and empty without load.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of_loads: Vec<Option<Summary>>,
     /// CPU time per byte in nanoseconds: user and system time of the processes that moved the data,
     /// if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,6 +16,7 @@ use crate::engine::{Engine, VisitFigures};
 use crate::options::CampaignError;
 use crate::rounds::{self, mean, Finished, Measured, StopReason, VisitOutcome, Visits};
 use crate::setting::{Event, Setting};
+use crate::under_load::UnderLoad;
 use crate::warnings::{self, WarningContext};
 use cells::Cell;
 use numaio_machine::devices::Device;
@@ -101,7 +102,8 @@ fn visit(
 ) -> Result<VisitOutcome, ProbeError> {
     let figures = engine.read(&setting.probe.run(workload)?)?;
     let taken = VisitOutcome::from_figures(&figures);
-    totals.borrow_mut().add(index, figures, &taken);
+    let loads = setting.load.map(UnderLoad::latest).unwrap_or_default();
+    totals.borrow_mut().add(index, figures, &loads, &taken);
     taken.with_figure(workload)
 }
 
@@ -119,6 +121,8 @@ struct VisitTotals {
 struct CellTotals {
     /// Median of each visit, per group.
     groups: Vec<Vec<f64>>,
+    /// Bytes per second of each load in each visit; none for commands.
+    loads: Vec<Vec<f64>>,
     bytes: u64,
     /// None once a visit did not report it.
     cpu_ns: Option<u64>,
@@ -132,7 +136,7 @@ impl VisitTotals {
         Self { cells: vec![cell; cells], notes: Vec::new(), bytes: 0, largest: 0 }
     }
 
-    fn add(&mut self, index: usize, figures: VisitFigures, taken: &VisitOutcome) {
+    fn add(&mut self, index: usize, figures: VisitFigures, loads: &[Option<f64>], taken: &VisitOutcome) {
         self.bytes = self.bytes.saturating_add(figures.bytes_of_all);
         self.largest = self.largest.max(figures.bytes_of_all);
         for note in figures.notes.iter().filter(|note| !note.is_empty()) {
@@ -144,6 +148,10 @@ impl VisitTotals {
         cell.groups.resize(figures.groups.len(), Vec::new());
         for (values, group) in cell.groups.iter_mut().zip(&figures.groups) {
             values.extend(mean(group));
+        }
+        cell.loads.resize(loads.len(), Vec::new());
+        for (values, load) in cell.loads.iter_mut().zip(loads) {
+            values.extend(load);
         }
         cell.bytes = cell.bytes.saturating_add(figures.bytes);
         let sum = |one: Option<u64>, other| one.zip(other).map(|(sum, ns)| sum.saturating_add(ns));
@@ -163,6 +171,7 @@ impl CellTotals {
         let per_byte = |ns: Option<u64>| Some(ns? as f64 / self.bytes as f64).filter(|_| self.bytes > 0);
         let there = per_byte(self.cpu_ns_there);
         IoCell {
+            of_loads: self.loads.iter().map(|values| Summary::of(values, None)).collect(),
             of_groups: if cell.groups.len() > 1 { of_groups } else { Vec::new() },
             groups: cell.groups,
             cpu_nodes: cell.cpu_nodes,

@@ -36,6 +36,7 @@ fn cell(parts: &[Part], block_bytes: u64, gb_per_s: f64) -> IoCell {
         block_bytes,
         operation: None,
         bytes_per_s: reading(gb_per_s),
+        of_loads: Vec::new(),
         of_groups: if parts.len() > 1 { parts.iter().map(part).collect() } else { Vec::new() },
         cpu_ns_per_byte: Some(0.25),
         remote: None,
