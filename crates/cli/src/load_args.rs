@@ -26,9 +26,13 @@ pub struct LoadArgs {
 
 /// Loads that run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoadList(Vec<Load>);
+pub struct LoadList(pub Vec<Load>);
 
-fn list(text: &str) -> Result<LoadList, String> {
+/// Parses loads, separated by commas.
+///
+/// # Errors
+/// A message with the expected form.
+pub fn list(text: &str) -> Result<LoadList, String> {
     text.split(',').map(str::parse).collect::<Result<_, String>>().map(LoadList)
 }
 

@@ -47,8 +47,9 @@ pub use plan::{
     PlanError, PlanOptions, PlanPlacementError, PlanProblemError, PlanRequest, Pool, THREAD_BYTES_PER_S,
 };
 pub use predict::{
-    best_mix, capacities, find_measured_mix, measured_mixes, predict, suggest_mix, with_measurement,
-    CapacityInputs, DeviceFit, PredictError, MAX_DISTRIBUTED_STREAMS, MOST_STREAMS,
+    best_mix, capacities, find_measured_mix, find_mix_under_load, is_under, measured_mixes, predict,
+    predict_under_load, suggest_mix, with_measurement, CapacityInputs, DeviceFit, LoadInputs, PredictError,
+    MAX_DISTRIBUTED_STREAMS, MOST_STREAMS,
 };
 pub use scheduling_factor::scheduling_factors;
 pub use sweep::sweep_classes;

@@ -8,8 +8,8 @@ use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
-    Capacities, Estimate, IoPrediction, LimitedBy, MixPrediction, NodeStreams, SharingFit, SharingModel,
-    SuggestedMix,
+    Capacities, Estimate, IoPrediction, LimitedBy, Load, LoadBasis, LoadedPrediction, MixPrediction,
+    NodeStreams, SharingFit, SharingModel, SuggestedMix,
 };
 
 /// Formats the predictions for a mix and for the best mix.
@@ -19,6 +19,9 @@ pub fn prediction_text(prediction: &IoPrediction, style: &TextStyle) -> String {
     if let Some(mix) = &prediction.mix {
         page.heading(&format!("Mix: {}", streams_text(&mix.streams)));
         write_mix(&mut page, mix);
+    }
+    if let Some(loaded) = &prediction.loaded {
+        write_loaded(&mut page, loaded);
     }
     if let Some(best) = &prediction.best {
         let number: u32 = best.streams.iter().map(|flow| flow.streams).fold(0, u32::saturating_add);
@@ -130,6 +133,40 @@ fn write_mix(page: &mut TextPage, mix: &MixPrediction) {
         ]);
     }
     page.table(2, &table);
+}
+
+/// Writes what the loads leave to each node, and to the mix.
+fn write_loaded(page: &mut TextPage, loaded: &LoadedPrediction) {
+    let loads: Vec<String> = loaded.loads.iter().map(Load::to_string).collect();
+    page.heading(&format!("Under load {}: {}", loads.join(","), streams_text(&loaded.mix.streams)));
+    let all = loaded.nodes.iter().map(|node| node.idle.bytes_per_s);
+    let figures = NumberFormat::bandwidth(page.style().unit, all);
+    let unit = figures.unit();
+    let mut table = Table::new([
+        ("NODE".to_owned(), Align::Right),
+        (format!("IDLE {unit}"), Align::Right),
+        (format!("LEFT {unit}"), Align::Right),
+        ("INTERVAL".to_owned(), Align::Right),
+        ("FROM".to_owned(), Align::Left),
+    ]);
+    for node in &loaded.nodes {
+        let basis = match node.basis {
+            LoadBasis::Unloaded => "no load on this node",
+            LoadBasis::Measured => "I/O measured under this load",
+            LoadBasis::OtherLoads => "I/O measured under other loads",
+            LoadBasis::Stream => "STREAM bandwidth of the node",
+        };
+        table.row([
+            node.node.to_string().into(),
+            figures.format(node.idle.bytes_per_s).into(),
+            figures.format(node.left.bytes_per_s).into(),
+            figures.range(node.left.low, node.left.high).into(),
+            basis.into(),
+        ]);
+    }
+    page.table(2, &table);
+    page.blank();
+    write_mix(page, &loaded.mix);
 }
 
 /// Writes the mix that is worth measuring, with the models' predictions.
@@ -353,6 +390,7 @@ mod tests {
                 rivals: Vec::new(),
                 ..mix
             }),
+            loaded: None,
             suggested: Some(suggested()),
             warnings: vec![Warning { rule: "drift".into(), what: "it drifted".into() }],
         }

@@ -91,9 +91,9 @@ pub use plan::{
 };
 pub use plan_pools::{PlannedPool, PlannedPools, PoolSide, SharedRate};
 pub use prediction::{
-    Capacities, Estimate, FlowPrediction, IoPrediction, LimitedBy, MixMeasurement, MixPrediction,
-    ModelPrediction, NodeCapacity, NodeStreams, SharingFit, SharingModel, SharingParameter, StreamsCapacity,
-    SuggestedMix,
+    Capacities, Estimate, FlowPrediction, IoPrediction, LimitedBy, LoadBasis, LoadedPrediction,
+    MixMeasurement, MixPrediction, ModelPrediction, NodeCapacity, NodeStreams, NodeUnderLoad, SharingFit,
+    SharingModel, SharingParameter, StreamsCapacity, SuggestedMix,
 };
 pub use provenance::{MachineSource, Provenance, Warning, THROTTLED};
 pub use read::DocumentError;

@@ -1,6 +1,6 @@
 //! Predicted bandwidth of a device shared by streams of several nodes.
 
-use crate::{IoEngine, Warning};
+use crate::{IoEngine, Load, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
@@ -24,11 +24,52 @@ pub struct IoPrediction {
     pub mix: Option<MixPrediction>,
     /// The distribution of a number of streams with the highest predicted bandwidth, if requested.
     pub best: Option<MixPrediction>,
+    /// The mix while STREAM threads load memory, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<LoadedPrediction>,
     /// The mix whose measurement improves predictions most, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggested: Option<SuggestedMix>,
     /// Missing or doubtful data.
     pub warnings: Vec<Warning>,
+}
+
+/// Bandwidth of a mix that is left while STREAM threads load memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadedPrediction {
+    /// The loads.
+    pub loads: Vec<Load>,
+    /// The streams of each node alone beside the loads, in the order of the mix.
+    pub nodes: Vec<NodeUnderLoad>,
+    /// The mix beside the loads.
+    pub mix: MixPrediction,
+}
+
+/// Streams of one node, alone on the device, beside loads.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct NodeUnderLoad {
+    /// The node.
+    pub node: NodeId,
+    /// Their bandwidth without load.
+    pub idle: Estimate,
+    /// Their bandwidth beside the loads.
+    pub left: Estimate,
+    /// The basis of the latter.
+    pub basis: LoadBasis,
+}
+
+/// The basis of a prediction under load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadBasis {
+    /// No load uses the node.
+    Unloaded,
+    /// The node was measured under these loads.
+    Measured,
+    /// The node was measured under loads of other numbers of threads.
+    OtherLoads,
+    /// STREAM bandwidth of the node's memory.
+    Stream,
 }
 
 /// A mix worth measuring.

@@ -100,6 +100,7 @@ fn read_version_1(text: &str) -> Result<IoPrediction, DocumentError> {
         },
         mix: old.mix,
         best: old.best,
+        loaded: None,
         suggested: None,
         warnings: old.warnings,
     })

@@ -2,6 +2,7 @@
 
 use super::prediction_inputs::{self, engine, measure_mixes, KnownDocuments, MixRequest};
 use crate::failure::Failure;
+use crate::load_args::{self, LoadList};
 use crate::machine::Machine;
 use crate::options::{integer, node, seconds, Common};
 use crate::output;
@@ -11,9 +12,10 @@ use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_measure::io::local_nodes;
-use numaio_model::{CapacityInputs, DeviceFit, PredictError, MOST_STREAMS};
+use numaio_model::{CapacityInputs, DeviceFit, LoadInputs, PredictError, MOST_STREAMS};
 use numaio_schema::{
-    IoEngine, IoPrediction, IoRecord, MixPrediction, NodeStreams, SuggestedMix, PREDICTION_SCHEMA,
+    IoEngine, IoPrediction, IoRecord, Load, LoadedPrediction, MixPrediction, NodeStreams, SuggestedMix,
+    PREDICTION_SCHEMA,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +37,13 @@ pub struct PredictArgs {
     /// Name the mix whose measurement makes predictions most certain: of --mix, or of all mixes
     #[arg(long)]
     pub suggest: bool,
+    /// Predict also what the mix keeps while N STREAM threads run on node K, with memory on node M
+    /// (default: K)
+    ///
+    /// From I/O measured under other loads (numaio bench --load), else from the STREAM bandwidth of
+    /// the nodes. With --measure: the mix is measured under this load.
+    #[arg(long, value_name = "K:N[:M],...", requires = "mix", value_parser = load_args::list)]
+    pub load: Option<LoadList>,
     /// Direction of the I/O, as seen from the device
     #[arg(long, value_name = "DIRECTION", default_value = "read")]
     pub direction: OneDirection,
@@ -124,8 +133,13 @@ pub fn run(common: &Common, args: &PredictArgs) -> Result<ExitCode, Failure> {
         true => measure(common, args, &machine, &known, &records)?,
         false => Vec::new(),
     };
-    let records: Vec<&IoRecord> = measured.iter().chain(records).collect();
-    let prediction = prediction(args, &known, &records)?;
+    let (loaded, idle): (Vec<&IoRecord>, Vec<&IoRecord>) =
+        measured.iter().partition(|record| !record.provenance.load.is_empty());
+    let records: Vec<&IoRecord> = idle.into_iter().chain(records).collect();
+    let of_device =
+        |record: &&IoRecord| record.device.name == device.name && Some(record.method.engine) == engine;
+    let loaded: Vec<&IoRecord> = loaded.into_iter().chain(known.loaded.iter().filter(of_device)).collect();
+    let prediction = prediction(args, &known, &records, &loaded)?;
     print(common, args, &prediction)?;
     super::measuring::exit(None)
 }
@@ -147,13 +161,14 @@ fn measure(
     let (Some(topology), Some(reference)) = (&known.topology, records.first()) else {
         return Err(Failure::usage("--measure requires documents of this machine"));
     };
-    let measure_one = |fit: &DeviceFit, mix: &[NodeStreams]| {
+    let measure_one = |fit: &DeviceFit, mix: &[NodeStreams], load: &[Load]| {
         let request = MixRequest {
             reference,
             capacities: &fit.capacities,
             mixes: &[mix.to_vec()],
             file: args.file.as_deref(),
             destroys: args.i_know_this_destroys.as_deref(),
+            load,
             save: !args.no_save,
             window_ms: args.window,
             time_limit_s: args.seconds,
@@ -173,13 +188,18 @@ fn measure(
             }
         };
         let Some(suggested) = suggested.filter(|suggested| suggested.deviation_before > CERTAIN) else {
-            measured_now.insert(0, measure_one(&fit, &mix.streams)?);
+            measured_now.insert(0, measure_one(&fit, &mix.streams, loads(args))?);
             return Ok(measured_now);
         };
         let text = numaio_report::streams_text(&suggested.streams);
         output::remark(common, &format!("measuring {text} first"));
-        measured_now.insert(0, measure_one(&fit, &suggested.streams)?);
+        measured_now.insert(0, measure_one(&fit, &suggested.streams, &[])?);
     }
+}
+
+/// Returns the requested loads.
+fn loads(args: &PredictArgs) -> &[Load] {
+    args.load.as_ref().map_or(&[], |list| &list.0)
 }
 
 /// Returns the mixes that were measured in the direction of a fit.
@@ -258,6 +278,8 @@ fn prediction_failure(known: &KnownDocuments, error: PredictError) -> Failure {
         )),
         PredictError::NotMeasured { .. } => failure
             .hint("measure every node with numaio bench --exhaustive, or classify nodes with numaio model"),
+        PredictError::LoadUnknown { .. } => failure
+            .hint("run numaio stream, or measure the device under another load with numaio bench --load K:N"),
         PredictError::NoStreams | PredictError::TooMany { .. } => Failure::usage(error),
         PredictError::NothingMeasured { .. } => failure,
     }
@@ -267,8 +289,10 @@ fn prediction(
     args: &PredictArgs,
     known: &KnownDocuments,
     records: &[&IoRecord],
+    loaded_records: &[&IoRecord],
 ) -> Result<IoPrediction, Failure> {
     let fit = fit(args, known, records)?;
+    let loaded = args.load.is_some().then(|| under_load(args, known, &fit, loaded_records)).transpose()?;
     let mix = match args.mix.is_empty() {
         true => None,
         false => {
@@ -293,9 +317,53 @@ fn prediction(
         capacities: fit.capacities,
         mix,
         best,
+        loaded,
         suggested,
         warnings: prediction_inputs::warnings(records.iter().map(|record| ("I/O", &record.provenance))),
     })
+}
+
+/// Predicts the mix beside the loads, with what was measured under them.
+fn under_load(
+    args: &PredictArgs,
+    known: &KnownDocuments,
+    fit: &DeviceFit,
+    loaded: &[&IoRecord],
+) -> Result<LoadedPrediction, Failure> {
+    check_loads(known, loads(args))?;
+    let measured = numaio_model::find_mix_under_load(loaded, &fit.capacities, &args.mix, loads(args));
+    // The mix itself is not learned from, so that its error is that of a prediction.
+    let is_other = |record: &&&IoRecord| {
+        !numaio_model::is_under(record, loads(args))
+            || numaio_model::find_measured_mix(&[**record], &fit.capacities, &args.mix).is_none()
+    };
+    let others: Vec<&IoRecord> = loaded.iter().filter(is_other).copied().collect();
+    let inputs = LoadInputs { loads: loads(args), loaded: &others, streams: &known.streams };
+    let mut predicted = numaio_model::predict_under_load(fit, &args.mix, &inputs)
+        .map_err(|error| prediction_failure(known, error))?;
+    if let Some(reading) = measured {
+        predicted.mix = numaio_model::with_measurement(predicted.mix, reading);
+    }
+    Ok(predicted)
+}
+
+/// Rejects loads on nodes that the machine does not have.
+fn check_loads(known: &KnownDocuments, loads: &[Load]) -> Result<(), Failure> {
+    let Some(topology) = &known.topology else { return Ok(()) };
+    let (with_cpus, with_memory) = (topology.cpu_nodes(), topology.memory_nodes());
+    for load in loads {
+        let Load::Stream { cpu_node, memory_node, .. } = load else { continue };
+        if !with_cpus.contains(*cpu_node) {
+            let message = format!("there is no node {cpu_node} with CPUs; nodes with CPUs: {with_cpus}");
+            return Err(Failure::usage(message));
+        }
+        if !with_memory.contains(*memory_node) {
+            let message =
+                format!("there is no node {memory_node} with memory; nodes with memory: {with_memory}");
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(())
 }
 
 fn print(common: &Common, args: &PredictArgs, prediction: &IoPrediction) -> Result<(), Failure> {

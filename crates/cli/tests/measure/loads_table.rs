@@ -1,7 +1,7 @@
 //! Fig. 5-4 of Tan Li's dissertation on a simulated machine: bandwidth of a drive by node with 0, 4
 //! and 8 STREAM threads on the drive's node.
 
-use crate::support::expect;
+use crate::support::{expect, Home};
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{DiskMethod, DiskOrder, DiskPath};
@@ -63,4 +63,19 @@ fn table_shows_that_the_neighbor_wins_under_load() {
     });
     assert_eq!(classes[0], ("io-disk-nvme0n1-write".into(), true, true), "one class without load");
     assert_eq!(classes[2], ("io-disk-nvme0n1-write-load-7x8".into(), true, false), "two under load");
+}
+
+/// Predicts eight threads from four, and compares with the measured value.
+#[test]
+fn predicts_what_an_unmeasured_load_leaves() {
+    let home = Home::new();
+    let [idle, four, eight] = ["7:0", "7:4", "7:8"]
+        .map(|load| home.document(&format!("{}.json", load.replace(':', "x")), &measure(load)));
+    let predict = |from: &[&str]| {
+        let args = ["predict", "--device", "nvme0n1", "--mix", "7:4", "--load", "7:8", "--from"];
+        home.run(&[&args, from].concat())
+    };
+    let hint = "hint: run numaio stream, or measure the device under another load";
+    predict(&[&idle]).failed(1, &["what the load leaves to node 7 is unknown", hint]);
+    expect("predict-load.txt", &predict(&[&idle, &four, &eight]).ok());
 }

@@ -158,25 +158,35 @@ pub fn find_measured_mix<'a>(
     mix: &[NodeStreams],
 ) -> Option<&'a Reading> {
     let wanted = merged(mix);
-    let is_it = |cell: &&IoCell| {
-        is_local(cell, capacities.direction, &NodeSet::new())
-            && cell.operation == capacities.operation
-            && cell.block_bytes == capacities.block_bytes
-            && streams_of(cell) == wanted
-    };
-    records.iter().flat_map(|record| &record.cells).find(is_it).map(|cell| &cell.bytes_per_s)
+    let mut cells = records.iter().flat_map(|record| &record.cells);
+    cells.find(|cell| is_of(cell, capacities) && streams_of(cell) == wanted).map(|cell| &cell.bytes_per_s)
 }
 
 /// Returns the measured mixes of several nodes that the capacities may be fitted to.
 pub fn measured_mixes(records: &[&IoRecord], capacities: &Capacities) -> Vec<Vec<NodeStreams>> {
-    let fits = |cell: &&IoCell| {
-        is_local(cell, capacities.direction, &NodeSet::new())
-            && cell.operation == capacities.operation
-            && cell.block_bytes == capacities.block_bytes
-            && cell.bytes_per_s.median().is_some()
-    };
-    let cells = records.iter().flat_map(|record| &record.cells).filter(fits);
-    cells.map(streams_of).filter(|mix| mix.len() > 1).collect()
+    let cells = records.iter().flat_map(|record| &record.cells);
+    let fits = |cell: &&IoCell| is_of(cell, capacities) && cell.bytes_per_s.median().is_some();
+    cells.filter(fits).map(streams_of).filter(|mix| mix.len() > 1).collect()
+}
+
+/// Returns the cells of a record with streams of one node only, by number of streams.
+pub(super) fn streams_alone<'a>(
+    record: &'a IoRecord,
+    capacities: &'a Capacities,
+    node: NodeId,
+) -> impl Iterator<Item = (u32, &'a IoCell)> {
+    let cells = record.cells.iter().filter(|cell| is_of(cell, capacities));
+    cells.filter_map(move |cell| match streams_of(cell).as_slice() {
+        [only] if only.node == node => Some((only.streams, cell)),
+        _ => None,
+    })
+}
+
+/// Whether a cell has the direction, operation and block size of capacities, and local buffers.
+fn is_of(cell: &IoCell, capacities: &Capacities) -> bool {
+    is_local(cell, capacities.direction, &NodeSet::new())
+        && cell.operation == capacities.operation
+        && cell.block_bytes == capacities.block_bytes
 }
 
 /// Whether all buffers of a cell are local to its CPUs or on nodes without CPUs, and all streams

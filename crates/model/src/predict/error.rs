@@ -26,6 +26,12 @@ pub enum PredictError {
         /// Nodes with known bandwidth.
         known: NodeSet,
     },
+    /// What loads leave of a node's bandwidth is unknown.
+    #[error("what the load leaves to node {node} is unknown: neither its STREAM bandwidth nor I/O under another load was measured")]
+    LoadUnknown {
+        /// The node.
+        node: NodeId,
+    },
     /// The mix has no streams.
     #[error("the mix has no streams")]
     NoStreams,

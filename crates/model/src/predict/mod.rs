@@ -15,12 +15,14 @@ mod mix_inputs;
 mod quantiles;
 mod sharing;
 mod suggest;
+mod under_load;
 
 pub use best_mix::best_mix;
 pub use capacities::{capacities, find_measured_mix, measured_mixes, CapacityInputs, DeviceFit};
 pub use error::{PredictError, MAX_DISTRIBUTED_STREAMS, MOST_STREAMS};
 pub use mix::{predict, with_measurement};
 pub use suggest::suggest_mix;
+pub use under_load::{find_mix_under_load, is_under, predict_under_load, LoadInputs};
 
 #[cfg(test)]
 mod tests;

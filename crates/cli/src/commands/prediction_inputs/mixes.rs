@@ -13,7 +13,7 @@ use numaio_machine::workload::{Direction, DiskOrder, DiskPath};
 use numaio_measure::engine::{Disk, Engine, Fio};
 use numaio_measure::io::{IoSelection, MixPart};
 use numaio_measure::{IoOptions, Rule};
-use numaio_schema::{Capacities, IoDevice, IoEngine, IoRecord, NodeStreams};
+use numaio_schema::{Capacities, IoDevice, IoEngine, IoRecord, Load, NodeStreams};
 use std::path::Path;
 
 /// The mixes to measure, and how.
@@ -29,6 +29,8 @@ pub struct MixRequest<'a> {
     /// Disk or volume to write to; all data on it is lost. Without this and `file`, nothing is
     /// written.
     pub destroys: Option<&'a str>,
+    /// Load beside every visit.
+    pub load: &'a [Load],
     /// Whether to save the measurement.
     pub save: bool,
     /// Length of a visit in milliseconds. A long one averages over the bursts in which the many
@@ -60,7 +62,7 @@ pub fn measure_mixes(
     let save = measuring::should_save(machine, !request.save, Kind::Io, fingerprint)?;
     let IoTarget { path, claim, reached_via } = open_target(common, machine, topology, request)?;
     let engine = engine(request, path, claim.as_ref())?;
-    let setting = MeasuredMachine::idle(machine, topology);
+    let setting = MeasuredMachine::under(machine, topology, request.load);
     let now = machine.time();
     let options = IoOptions {
         what: IoSelection::Mixes(

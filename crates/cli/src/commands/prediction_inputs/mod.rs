@@ -33,8 +33,10 @@ pub struct KnownDocuments {
     pub models: Vec<Model>,
     /// STREAM measurements.
     pub streams: Vec<StreamRecord>,
-    /// I/O measurements.
+    /// I/O measurements without load.
     pub records: Vec<IoRecord>,
+    /// I/O measurements under load, which describe another state of the machine.
+    pub loaded: Vec<IoRecord>,
 }
 
 impl KnownDocuments {
@@ -52,7 +54,9 @@ impl KnownDocuments {
             }
             (true, _) => {
                 let saved = |kind| documents::saved(common, kind, &discovered.identity).take(MAX_SAVED);
-                read(&[Kind::Model, Kind::Stream, Kind::Io].into_iter().flat_map(saved).collect::<Vec<_>>())?
+                let idle = [Kind::Model, Kind::Stream, Kind::Io].into_iter().flat_map(saved);
+                let loaded = documents::saved_under_load(Kind::Io, &discovered.identity).take(MAX_SAVED);
+                read(&idle.chain(loaded).collect::<Vec<_>>())?
             }
             (false, _) => read(from)?,
         };
@@ -61,7 +65,9 @@ impl KnownDocuments {
         documents.into_iter().for_each(|document| known.add(document));
         known.models.sort_by_key(|model| std::cmp::Reverse(model.record.provenance.measured_at));
         known.streams.sort_by_key(|record| std::cmp::Reverse(record.provenance.measured_at));
-        known.records.sort_by_key(|record| std::cmp::Reverse(record.provenance.measured_at));
+        for records in [&mut known.records, &mut known.loaded] {
+            records.sort_by_key(|record| std::cmp::Reverse(record.provenance.measured_at));
+        }
         let is_selected = common.machine.is_some() || common.sysroot.is_some();
         let is_same = fingerprint.is_none_or(|it| it == discovered.identity.fingerprint);
         if is_same || (is_selected && known.topology.is_none()) {
@@ -71,12 +77,12 @@ impl KnownDocuments {
         Ok(known)
     }
 
-    /// Adds a document. Measurements under load describe another state of the machine.
     fn add(&mut self, document: Document) {
-        if documents::provenance(&document).is_some_and(|(_, provenance)| !provenance.load.is_empty()) {
-            return;
-        }
+        let is_loaded =
+            documents::provenance(&document).is_some_and(|(_, provenance)| !provenance.load.is_empty());
         match document {
+            Document::Io(record) if is_loaded => self.loaded.push(*record),
+            _ if is_loaded => {}
             Document::Topology(document) => self.topology = Some(document.topology),
             Document::Model(model) => self.models.push(*model),
             Document::Stream(record) => self.streams.push(*record),

@@ -1,0 +1,3 @@
+//! Predictions of measured I/O on simulated machines.
+
+mod under_load;
