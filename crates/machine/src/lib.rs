@@ -26,6 +26,7 @@ pub mod near;
 pub mod prefetch;
 pub mod probe;
 pub mod process;
+pub mod programs;
 pub mod set;
 pub mod steering;
 pub mod storage;

@@ -3,6 +3,7 @@
 mod pages;
 mod stat;
 
+pub(crate) use pages::{is_memory, of_node};
 pub use pages::{parse_numa_maps, Pages};
 pub use stat::{parse_stat, Stat};
 
@@ -177,7 +178,7 @@ fn thread(root: &dyn Sysfs, pid: u32, tid: u32) -> Option<Thread> {
     Some(Thread { tid, name, cpu, allowed, ticks })
 }
 
-fn stat_of(root: &dyn Sysfs, folder: &str) -> Result<Stat, ReadErrorKind> {
+pub(crate) fn stat_of(root: &dyn Sysfs, folder: &str) -> Result<Stat, ReadErrorKind> {
     let text = root.text(&format!("{folder}/stat")).map_err(|error| error.why)?;
     parse_stat(&text).ok_or_else(|| ReadErrorKind::Malformed("unexpected format of the stat file".to_owned()))
 }
@@ -188,7 +189,7 @@ fn allowed(status: &str) -> Option<CpuSet> {
     CpuSet::parse_list(list.trim()).ok()
 }
 
-fn numbers(root: &dyn Sysfs, folder: &str) -> Vec<u32> {
+pub(crate) fn numbers(root: &dyn Sysfs, folder: &str) -> Vec<u32> {
     let names = root.list(folder).unwrap_or_default();
     let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable();

@@ -54,13 +54,13 @@ pub fn parse_numa_maps(text: &str) -> Pages {
 }
 
 /// Parses a field such as `N3=17`: 17 pages on node 3.
-fn of_node(word: &str) -> Option<(NodeId, u64)> {
+pub(crate) fn of_node(word: &str) -> Option<(NodeId, u64)> {
     let (node, count) = word.strip_prefix('N')?.split_once('=')?;
     Some((NodeId(node.parse().ok()?), count.parse().ok()?))
 }
 
 /// Returns whether a path is memory without a file, such as memfd and shared memory.
-fn is_memory(path: &str) -> bool {
+pub(crate) fn is_memory(path: &str) -> bool {
     ["/memfd:", "/dev/shm/", "/SYSV", "/dev/zero", "/anon_hugepage"]
         .iter()
         .any(|memory| path.starts_with(memory))

@@ -18,6 +18,28 @@ pub struct Stat {
     pub start_time: u64,
     /// CPU on which it runs or last ran.
     pub cpu: CpuId,
+    /// Flags of the kernel (`PF_*` of `include/linux/sched.h`).
+    pub flags: u64,
+    /// Scheduling policy (sched(7)): 0 for ordinary threads.
+    pub policy: u64,
+}
+
+/// Flag of threads of the kernel (`PF_KTHREAD`).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// Policies with a real-time priority or deadline: `SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`.
+const REAL_TIME: [u64; 3] = [1, 2, 6];
+
+impl Stat {
+    /// Returns whether it belongs to the kernel.
+    pub fn is_kernel_thread(&self) -> bool {
+        self.flags & KERNEL_THREAD != 0
+    }
+
+    /// Returns whether it is scheduled by a real-time priority or a deadline.
+    pub fn is_real_time(&self) -> bool {
+        REAL_TIME.contains(&self.policy)
+    }
 }
 
 /// Parses a `stat` file; `None` if the format is unknown.
@@ -35,6 +57,8 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
         ticks: number(14)?.saturating_add(number(15)?),
         start_time: number(22)?,
         cpu: CpuId(u32::try_from(number(39)?).ok()?),
+        flags: number(9).unwrap_or(0),
+        policy: number(41).unwrap_or(0),
     })
 }
 
@@ -49,9 +73,14 @@ mod tests {
     #[test]
     fn parses_fields_after_any_name() {
         let stat = parse_stat(LINE).expect("a stat file");
-        let name = "a) (b c)".to_owned();
-        let wanted = Stat { name, state: 'S', parent: 17, ticks: 300, start_time: 9000, cpu: CpuId(11) };
+        let (name, cpu) = ("a) (b c)".to_owned(), CpuId(11));
+        let wanted = Stat { name, state: 'S', parent: 17, ticks: 300, start_time: 9000, cpu, flags: 4_194_560, policy: 0 };
         assert_eq!(stat, wanted);
+        assert!(!stat.is_kernel_thread() && !stat.is_real_time());
+        let kernel = "3 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 -51 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \
+                      0 17 0 50 1 0 0 0";
+        let kernel = parse_stat(kernel).expect("a stat file");
+        assert!(kernel.is_kernel_thread() && kernel.is_real_time());
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! Control groups of this process
+//! Control groups of processes
 //! (`Documentation/admin-guide/cgroup-v2.rst`, `Documentation/admin-guide/cgroup-v1/`).
 
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -19,9 +19,9 @@ struct Mount {
     controllers: Vec<String>,
 }
 
-/// This process's group in one hierarchy.
+/// The group of a process in one hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group {
+pub(crate) struct Group {
     /// Its path, as reported by the kernel: `/user.slice`.
     pub path: String,
     /// Whether its hierarchy is version 2.
@@ -30,27 +30,32 @@ pub(super) struct Group {
     pub directories: Vec<String>,
 }
 
-/// All control groups of this process.
+/// All control groups of a process.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     mounts: Vec<Mount>,
     /// (controllers, path); no controllers for version 2.
     memberships: Vec<(Vec<String>, String)>,
 }
 
 impl Groups {
-    /// Reads mounts and memberships.
+    /// Reads mounts and memberships of this process.
     pub fn read(root: &dyn Sysfs) -> Self {
+        Self::of_process(root, "self")
+    }
+
+    /// Reads the mounts of this process, and the memberships of another one, named as in /proc.
+    pub fn of_process(root: &dyn Sysfs, process: &str) -> Self {
         let mounts = ["/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts"].iter().find_map(|path| {
             let text = root.optional(path)?;
             Some(if path.ends_with("mountinfo") { parse_mountinfo(&text) } else { parse_mounts(&text) })
         });
-        let memberships = match root.optional("/proc/self/cgroup") {
+        let memberships = match root.optional(&format!("/proc/{process}/cgroup")) {
             Some(text) => parse_memberships(&text),
             // On old kernels, or without the other file in a recording: the cpuset group, of either
             // version.
             None => root
-                .optional("/proc/self/cpuset")
+                .optional(&format!("/proc/{process}/cpuset"))
                 .filter(|path| path.starts_with('/'))
                 .map(|path| vec![(vec!["cpuset".to_owned()], path.clone()), (Vec::new(), path)])
                 .unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! A machine's nodes, CPUs, memory, caches and distances, and the part that this process may use.
 
 mod caches;
-mod cgroup;
+pub(crate) mod cgroup;
 mod confinement;
 mod conflicts;
 mod core_kinds;

@@ -1,0 +1,28 @@
+//! Running programs over time: what they use, and what binds them.
+//!
+//! A [`ProgramSample`] holds the counters of a process, [`rates`] the difference of two samples,
+//! and a [`ProgramWatch`] samples many processes at a bounded cost. [`LoadSample`] observes the
+//! nodes.
+
+mod control_group;
+mod mappings;
+mod node_load;
+mod rates;
+mod sample;
+mod status_file;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use control_group::{
+    control_group, group_io, group_limits, is_in_group, parse_io_stat, unit_of, GroupIo, GroupLimits,
+};
+pub use mappings::{locked_mappings, movable_ranges, parse_program_memory, ProgramMemory};
+pub use node_load::{LoadSample, NodeLoad, Pressure};
+pub use rates::{rates, IoRates, ProgramRates};
+pub use sample::{
+    read_counters, read_details, read_memory, read_movable_ranges, read_thread, ProgramDetails, ProgramSample,
+    ThreadSample,
+};
+pub use status_file::{parse_io, parse_status, IoCounters, StatusFacts};
+pub use watch::{ObservedProgram, ProgramWatch, WatchOptions};
