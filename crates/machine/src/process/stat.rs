@@ -74,10 +74,20 @@ mod tests {
     fn parses_fields_after_any_name() {
         let stat = parse_stat(LINE).expect("a stat file");
         let (name, cpu) = ("a) (b c)".to_owned(), CpuId(11));
-        let wanted = Stat { name, state: 'S', parent: 17, ticks: 300, start_time: 9000, cpu, flags: 4_194_560, policy: 0 };
+        let wanted = Stat {
+            name,
+            state: 'S',
+            parent: 17,
+            ticks: 300,
+            start_time: 9000,
+            cpu,
+            flags: 4_194_560,
+            policy: 0,
+        };
         assert_eq!(stat, wanted);
         assert!(!stat.is_kernel_thread() && !stat.is_real_time());
-        let kernel = "3 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 -51 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \
+        let kernel =
+            "3 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 -51 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \
                       0 17 0 50 1 0 0 0";
         let kernel = parse_stat(kernel).expect("a stat file");
         assert!(kernel.is_kernel_thread() && kernel.is_real_time());

@@ -60,7 +60,9 @@ pub fn group_limits(root: &dyn Sysfs, pid: u32) -> GroupLimits {
     let read = |of: &str| effective(root, &group, of);
     GroupLimits {
         cpus: read("cpus").and_then(|list| CpuSet::parse_list(&list).ok()).filter(|cpus| !cpus.is_empty()),
-        nodes: read("mems").and_then(|list| NodeSet::parse_list(&list).ok()).filter(|nodes| !nodes.is_empty()),
+        nodes: read("mems")
+            .and_then(|list| NodeSet::parse_list(&list).ok())
+            .filter(|nodes| !nodes.is_empty()),
     }
 }
 
@@ -117,7 +119,10 @@ mod tests {
         tree.file("/proc/7/cgroup", "0::/system.slice/db.service/worker\n");
         tree.file("/sys/fs/cgroup/system.slice/db.service/cpuset.cpus.effective", "4-7\n");
         tree.file("/sys/fs/cgroup/system.slice/db.service/cpuset.mems.effective", "1\n");
-        tree.file("/sys/fs/cgroup/system.slice/db.service/worker/io.stat", "8:0 rbytes=5 wbytes=6 rios=1\nx\n");
+        tree.file(
+            "/sys/fs/cgroup/system.slice/db.service/worker/io.stat",
+            "8:0 rbytes=5 wbytes=6 rios=1\nx\n",
+        );
         let group = control_group(&tree, 7).expect("a group");
         assert_eq!(unit_of(&group), Some("db.service"));
         assert!(is_in_group(&group, "system.slice") && is_in_group(&group, "/system.slice/db.service/"));

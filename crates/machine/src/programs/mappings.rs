@@ -129,9 +129,9 @@ fn private_range(line: &str) -> Option<Range<u64>> {
     let mut words = line.split_ascii_whitespace();
     let range = address_range(words.next()?)?;
     let is_private = words.next()?.ends_with('p');
-    let is_special = words.nth(3).is_some_and(|name| {
-        matches!(name, "[vdso]" | "[vvar]" | "[vsyscall]") || name.starts_with("[vvar")
-    });
+    let is_special = words
+        .nth(3)
+        .is_some_and(|name| matches!(name, "[vdso]" | "[vvar]" | "[vsyscall]") || name.starts_with("[vvar"));
     (is_private && !is_special && range.start < range.end).then_some(range)
 }
 

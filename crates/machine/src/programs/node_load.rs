@@ -54,9 +54,8 @@ impl LoadSample {
             let text = root.optional(&format!("/sys/devices/system/node/node{node}/meminfo"))?;
             Some((node, parse_free_memory(&text)))
         });
-        let pressure = |of: &str| {
-            root.optional(&format!("/proc/pressure/{of}")).and_then(|text| parse_pressure(&text))
-        };
+        let pressure =
+            |of: &str| root.optional(&format!("/proc/pressure/{of}")).and_then(|text| parse_pressure(&text));
         Self {
             ticks: root.optional("/proc/stat").map(|text| parse_cpu_ticks(&text)).unwrap_or_default(),
             memory: memory.collect(),
@@ -125,7 +124,8 @@ fn parse_free_memory(text: &str) -> (u64, u64) {
 /// Parses the share of `some avg10=1.50` as 0.015.
 fn parse_pressure(text: &str) -> Option<f64> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
-    let value: f64 = some.split_ascii_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()?;
+    let value: f64 =
+        some.split_ascii_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()?;
     value.is_finite().then_some((value / 100.0).clamp(0.0, 1.0))
 }
 
@@ -139,7 +139,8 @@ mod tests {
 
     fn tree(busy: u64) -> Tree {
         let mut tree = Tree::new();
-        let stat = format!("cpu 9 9 9 9\ncpu0 {busy} 0 0 100 0 0 0 0\ncpu2 0 0 0 {} 0 0 0\nintr 1\n", 100 + busy);
+        let stat =
+            format!("cpu 9 9 9 9\ncpu0 {busy} 0 0 100 0 0 0 0\ncpu2 0 0 0 {} 0 0 0\nintr 1\n", 100 + busy);
         tree.file("/proc/stat", stat);
         let meminfo = "Node 1 MemTotal: 100 kB\nNode 1 MemFree: 40 kB\nNode 1 Dirty: 5 kB\n\
                        Node 1 Active(file): 10 kB\nNode 1 Inactive(file): 20 kB\n";
@@ -165,8 +166,13 @@ mod tests {
         let topology = Topology { nodes: vec![node], ..Topology::default() };
         let sample = |busy| LoadSample::read(&tree(busy), std::iter::once(NodeId(1)));
         let load = sample(150).since(&sample(50), &topology);
-        let expected =
-            NodeLoad { node: NodeId(1), cpus: 2, busy_cpus: 1.0, free_bytes: 40 << 10, reclaimable_bytes: 25 << 10 };
+        let expected = NodeLoad {
+            node: NodeId(1),
+            cpus: 2,
+            busy_cpus: 1.0,
+            free_bytes: 40 << 10,
+            reclaimable_bytes: 25 << 10,
+        };
         assert_eq!(load, [expected]);
         let pressure = sample(0).pressure();
         assert_eq!((pressure.io, pressure.cpu), (Some(0.125), None));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 const MAX_THREADS: usize = 100_000;
 
 /// Counters and facts of a program at one time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramSample {
     /// Process id.
     pub pid: u32,
@@ -96,7 +96,9 @@ pub(super) fn read_stat(root: &dyn Sysfs, pid: u32) -> Result<ProgramSample, Rea
         name: stat.name,
         ticks: stat.ticks,
         cpu: stat.cpu,
-        ..ProgramSample::default()
+        io: None,
+        details: None,
+        memory: None,
     })
 }
 

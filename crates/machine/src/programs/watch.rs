@@ -165,7 +165,8 @@ impl ProgramWatch {
         read_at: Duration,
         node_of: &dyn Fn(CpuId) -> Option<NodeId>,
     ) -> (Option<ProgramRates>, bool) {
-        let coarse = before.and_then(|before| rates(&before.sample, sample, at.saturating_sub(before.at), node_of));
+        let coarse =
+            before.and_then(|before| rates(&before.sample, sample, at.saturating_sub(before.at), node_of));
         let is_active = self.options.all_active || coarse.as_ref().is_some_and(|rates| self.is_active(rates));
         if is_active {
             sample.details = read_details(root, sample.pid).ok();
@@ -178,7 +179,8 @@ impl ProgramWatch {
                 Some((earlier, _)) if earlier == read_at => before.rates.as_ref().and_then(|rates| rates.io),
                 Some((earlier, io)) => {
                     let previous = ProgramSample { io: Some(io), ..before.sample.clone() };
-                    rates(&previous, sample, read_at.saturating_sub(earlier), node_of).and_then(|rates| rates.io)
+                    rates(&previous, sample, read_at.saturating_sub(earlier), node_of)
+                        .and_then(|rates| rates.io)
                 }
                 None => None,
             };
@@ -203,7 +205,9 @@ impl ProgramWatch {
     ) -> Option<Duration> {
         let known = before.and_then(|before| Some((before.memory_at?, before.sample.memory.clone())));
         match known {
-            Some((read_at, memory)) if !is_active || at.saturating_sub(read_at) < self.options.memory_every => {
+            Some((read_at, memory))
+                if !is_active || at.saturating_sub(read_at) < self.options.memory_every =>
+            {
                 sample.memory = memory;
                 Some(read_at)
             }
