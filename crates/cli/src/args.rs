@@ -57,6 +57,7 @@ impl Args {
             Command::Latency(args) => commands::latency::run(common, args),
             Command::Sweep(args) => commands::sweep::run(common, args),
             Command::Counters(args) => commands::counters::run(common, args),
+            Command::Cost(args) => commands::cost::run(common, args),
             Command::Bench(args) => commands::bench::run(common, args),
             Command::Copy(args) => commands::copy::run(common, args),
             Command::Jobs(args) => commands::jobs::run(common, args),
@@ -179,6 +180,7 @@ pub enum Command {
     Latency(commands::latency::LatencyArgs),
     Sweep(Box<commands::sweep::SweepArgs>),
     Counters(Box<commands::counters::CountersArgs>),
+    Cost(commands::cost::CostArgs),
     /// Measure I/O of a device from every node
     Bench(commands::bench::BenchArgs),
     Copy(Box<commands::copy::CopyArgs>),

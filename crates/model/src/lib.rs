@@ -6,6 +6,7 @@
 mod baseline;
 mod classes;
 mod compare;
+mod cost;
 mod devices;
 mod diagnose;
 mod fit;
@@ -29,6 +30,7 @@ mod views;
 pub use baseline::{document_changes, DocumentChanges};
 pub use classes::{classify, Point};
 pub use compare::{agreement, compare, ComparisonContext};
+pub use cost::{placement_cost, CostEvidence, PlacementCost};
 pub use devices::{
     describe_devices, device_threads, DescribedDevices, DeviceEvidence, NamedDocument, OverrideError,
     MOST_DEVICE_THREADS,

@@ -7,6 +7,7 @@
 mod baseline_text;
 mod bundle;
 mod comparison_text;
+mod cost_text;
 mod counters_text;
 mod csv;
 mod device_matrix;
@@ -56,6 +57,7 @@ mod verdict;
 pub use baseline_text::baseline_text;
 pub use bundle::{Bundle, BundleError, MachineDocuments};
 pub use comparison_text::comparison_text;
+pub use cost_text::cost_text;
 pub use counters_text::counters_text;
 pub use csv::{csv, fleet_csv};
 pub use device_matrix::device_matrix_text;

@@ -5,6 +5,7 @@
 
 mod baseline;
 mod capacity;
+mod cost;
 mod counters;
 mod devices;
 mod diagnosis;
@@ -46,6 +47,10 @@ mod view;
 
 pub use baseline::{BaselineComparison, ClassChange, ComparedDocuments, FigureChange};
 pub use capacity::{CapacityState, LentCapacity, QueuedTransfer};
+pub use cost::{
+    AccessBasis, DeviceCost, MemoryCost, PairShare, ProgramCost, ProgramTraffic, Slowdown, UnknownPart,
+    UsedDevice,
+};
 pub use counters::{
     CountedSubject, CounterCell, CounterMethod, CounterRecord, CounterValue, FactorBasis, SchedulingFactor,
     SchedulingFactors, WidthSource,
@@ -101,7 +106,7 @@ pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
-    BASELINE_SCHEMA, COMPARISON_SCHEMA, COUNTERS_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA,
+    BASELINE_SCHEMA, COMPARISON_SCHEMA, COST_SCHEMA, COUNTERS_SCHEMA, DAEMON_STATE_SCHEMA, DEVICES_SCHEMA,
     DIAGNOSIS_SCHEMA, FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA, FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA,
     FLEET_SUMMARY_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
     LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,

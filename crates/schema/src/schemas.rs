@@ -78,6 +78,9 @@ pub const RECEIPT_SCHEMA: &str = "numaio/receipt/1";
 /// Schema and version of [`Record`](crate::Record).
 pub const RECORD_SCHEMA: &str = "numaio/record/1";
 
+/// Schema and version of [`ProgramCost`](crate::ProgramCost).
+pub const COST_SCHEMA: &str = "numaio/cost/1";
+
 /// Schema and version of [`Status`](crate::Status).
 pub const STATUS_SCHEMA: &str = "numaio/status/1";
 

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod compare;
 pub mod copy;
+pub mod cost;
 pub mod counters;
 mod device_discovery;
 pub mod devices;

@@ -105,7 +105,7 @@ fn parse_cpu_ticks(text: &str) -> BTreeMap<CpuId, (u64, u64)> {
         Some((cpu, (all.saturating_sub(idle), all)))
     };
     // The line of all CPUs has no number, and fails to parse.
-    text.lines().take_while(|line| !line.starts_with("intr")).filter_map(|of| line(of)).collect()
+    text.lines().take_while(|line| !line.starts_with("intr")).filter_map(line).collect()
 }
 
 /// Parses free and reclaimable bytes of a node's `meminfo`: lines of `Node 0 MemFree:  12 kB`.

@@ -40,10 +40,10 @@ pub struct MachineEvidence<'a> {
 }
 
 /// Bandwidth by node toward a target in one direction.
-struct MeasuredDirection {
-    direction: Direction,
-    by_node: BTreeMap<NodeId, f64>,
-    title: String,
+pub(crate) struct MeasuredDirection {
+    pub direction: Direction,
+    pub by_node: BTreeMap<NodeId, f64>,
+    pub title: String,
 }
 
 /// Estimates the cost of each symptom and sorts them, most costly first. Unknown costs follow, by
@@ -156,7 +156,11 @@ fn unmeasured_cost(evidence: &MachineEvidence, targets: &NodeSet) -> Cost {
 
 /// Returns both directions, each by measured I/O of the device or else by the copy model. The
 /// newest measurement counts; interrupted ones only count where nothing else is known.
-fn measured(evidence: &MachineEvidence, target: NodeId, device: Option<usize>) -> Vec<MeasuredDirection> {
+pub(crate) fn measured(
+    evidence: &MachineEvidence,
+    target: NodeId,
+    device: Option<usize>,
+) -> Vec<MeasuredDirection> {
     let subject =
         ViewSubject { machine: &evidence.topology.identity.fingerprint, target, level: CLASS_LEVEL };
     let device = device.and_then(|index| evidence.topology.devices.get(index));

@@ -133,7 +133,6 @@ fn one_measured_load_predicts_others_within_their_intervals() {
     let held = errors.iter().filter(|(_, holds)| *holds).count();
     errors.sort_by(|a, b| a.0.total_cmp(&b.0));
     let at = |share: f64| errors[((errors.len() - 1) as f64 * share) as usize].0;
-    println!("{} cases: median {:.3}, p95 {:.3}, {held} held", errors.len(), at(0.5), at(0.95));
     assert!(at(0.5) <= 0.03 && held * 10 >= errors.len() * 9, "median {}, {held} held", at(0.5));
 }
 

@@ -1,0 +1,157 @@
+//! What the remoteness of its memory and devices costs a running program.
+
+use crate::schemas::COST_SCHEMA;
+use crate::{read::read, DocumentError};
+use numaio_machine::ids::NodeId;
+use numaio_machine::workload::Direction;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The predicted slowdown of a program against its best placement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProgramCost {
+    /// [`COST_SCHEMA`].
+    pub schema: String,
+    /// Fingerprint of the machine.
+    pub machine: String,
+    /// Time of observation in seconds since 1970.
+    pub seen_at: u64,
+    /// Process ID; `None` for a command that numaio started.
+    pub pid: Option<u32>,
+    /// Name of the process, or the command.
+    pub name: String,
+    /// What the program did.
+    pub traffic: ProgramTraffic,
+    /// Slowdown of its CPU time by the place of its memory; `None` if it used no CPU or has no
+    /// memory, or nothing about the nodes is known.
+    pub memory: Option<MemoryCost>,
+    /// Slowdown of its I/O by the place of its memory, for each device.
+    pub devices: Vec<DeviceCost>,
+    /// Slowdown of its complete run time: each part of the time has one of the above, or none.
+    /// `None` if that of a part is unknown.
+    pub slowdown: Option<Slowdown>,
+    /// The node on which it would run best; `None` if nothing about the nodes is known.
+    pub best: Option<NodeId>,
+    /// What would narrow the intervals.
+    pub unknown: Vec<UnknownPart>,
+}
+
+/// What a program did while it was observed, with its descendants.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProgramTraffic {
+    /// Time of observation in seconds.
+    pub seconds: f64,
+    /// CPUs in use by node: 1 is one CPU all the time.
+    pub cpus_on: BTreeMap<NodeId, f64>,
+    /// Bytes of memory by node, without mapped files; the mean of the observations. Empty if the
+    /// kernel denies access.
+    pub bytes_on: BTreeMap<NodeId, f64>,
+    /// Bytes per second from and to storage; `None` if the kernel denies access.
+    pub storage_read: Option<f64>,
+    /// See `storage_read`.
+    pub storage_write: Option<f64>,
+    /// Share of loads from memory that memory of the CPU's node served, by hardware counters.
+    pub local_loads: Option<f64>,
+    /// Share of CPU time in which cores waited for memory or another resource, by hardware
+    /// counters.
+    pub stalled: Option<f64>,
+    /// Devices behind its open files and connections.
+    pub devices: Vec<UsedDevice>,
+}
+
+/// A device that a program uses.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UsedDevice {
+    /// Its name.
+    pub device: String,
+    /// Its node; `None` if unknown.
+    pub node: Option<NodeId>,
+    /// Share of the open files and connections that lead to it.
+    pub share: f64,
+}
+
+/// A run time relative to that with the best placement: 1 is no slowdown.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Slowdown {
+    /// The expected value; `None` if the interval is all that is known.
+    pub expected: Option<f64>,
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+/// Slowdown of CPU time by the place of memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemoryCost {
+    /// Slowdown of all CPU time.
+    pub slowdown: Slowdown,
+    /// Time of an access to memory relative to the best placement, over all pairs of CPU node and
+    /// memory node.
+    pub access: Slowdown,
+    /// Pairs of nodes with their share of the accesses.
+    pub pairs: Vec<PairShare>,
+    /// Where the times of accesses come from.
+    pub basis: Vec<AccessBasis>,
+}
+
+/// Share of the accesses of one pair of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PairShare {
+    /// The node of the CPUs.
+    pub cpu_node: NodeId,
+    /// The node of the memory.
+    pub memory_node: NodeId,
+    /// Share of the accesses, from 0 to 1.
+    pub share: f64,
+    /// Time of an access relative to the fastest local pair: the lower and the higher one of the
+    /// measured quantities.
+    pub access: (f64, f64),
+}
+
+/// A measured quantity of pairs of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessBasis {
+    /// STREAM bandwidth: for programs whose accesses overlap.
+    Stream,
+    /// Idle latency: for programs whose accesses depend on each other.
+    Latency,
+}
+
+/// Slowdown of I/O by the place of memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeviceCost {
+    /// The device.
+    pub device: String,
+    /// The direction of the transfers.
+    pub direction: Direction,
+    /// Slowdown of the I/O.
+    pub slowdown: Slowdown,
+    /// What the bandwidths by node come from, such as `disk, measured I/O`.
+    pub basis: String,
+}
+
+/// Something that is unknown, and how to measure it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownPart {
+    /// What is unknown.
+    pub what: String,
+    /// The command or step that measures it.
+    pub remedy: String,
+}
+
+impl Slowdown {
+    /// No slowdown.
+    pub const NONE: Self = Self { expected: Some(1.0), low: 1.0, high: 1.0 };
+}
+
+impl ProgramCost {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// If the text is not such a document.
+    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
+        read(text, COST_SCHEMA)
+    }
+}
