@@ -1,6 +1,6 @@
 //! Changes of kernel settings.
 
-use crate::Root;
+use crate::{ethtool, Root};
 use numaio_machine::control::{Change, ControlError};
 use numaio_machine::ids::CpuId;
 use numaio_machine::prefetch::{registers_path, PrefetchRegister};
@@ -35,6 +35,7 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
             Ok(Change::AutomaticInterleave { on: before })
         }
         Change::Prefetchers { cpu, disabled } => set_prefetchers(root, *cpu, *disabled),
+        Change::ReceiveTable { interface, queues } => set_receive_table(change, interface, queues),
         Change::IrqAffinity { .. }
         | Change::RpsCpus { .. }
         | Change::RpsFlows { .. }
@@ -111,6 +112,20 @@ fn set_prefetchers(root: &Root, cpu: CpuId, disabled: u64) -> Result<Change, Con
         return refused("the CPU or the hypervisor ignores the register");
     }
     Ok(Change::Prefetchers { cpu, disabled: before & file.register.bits })
+}
+
+/// Writes the indirection table of an interface, and checks that the driver keeps it.
+fn set_receive_table(change: &Change, interface: &str, queues: &[u32]) -> Result<Change, ControlError> {
+    let error = |errno: Errno| SettingError::Write(errno).error(&change.to_string(), "");
+    let before = ethtool::receive_table(interface).map_err(error)?;
+    ethtool::set_receive_table(interface, queues).map_err(error)?;
+    let after = ethtool::receive_table(interface).map_err(error)?;
+    if after != queues {
+        let _ = ethtool::set_receive_table(interface, &before);
+        let why = "the driver set another table instead".to_owned();
+        return Err(ControlError::Refused { what: change.to_string(), why });
+    }
+    Ok(Change::ReceiveTable { interface: interface.to_owned(), queues: before })
 }
 
 /// Sets interrupt affinity or packet steering; see [`steering`].

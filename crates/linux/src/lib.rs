@@ -18,6 +18,7 @@ pub mod copy;
 mod counted;
 mod counters;
 pub mod cuda;
+mod ethtool;
 mod group_guard;
 pub mod interrupt;
 pub mod io;

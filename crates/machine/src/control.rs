@@ -70,6 +70,14 @@ pub enum Change {
         /// The CPUs.
         cpus: CpuSet,
     },
+    /// Receive side scaling: the receive queue of each entry of an interface's indirection table,
+    /// among which the card divides packets by their hash.
+    ReceiveTable {
+        /// Network interface.
+        interface: String,
+        /// The queues; not empty.
+        queues: Vec<u32>,
+    },
     /// Receive flow steering: number of flows tracked by the machine; the kernel requires powers of
     /// two.
     SockFlowEntries {
@@ -92,6 +100,9 @@ impl Change {
             (Self::InterleaveWeight { node: one, .. }, Self::InterleaveWeight { node: other, .. }) => {
                 one == other
             }
+            (Self::ReceiveTable { interface: one, .. }, Self::ReceiveTable { interface: other, .. }) => {
+                one == other
+            }
             (Self::Prefetchers { cpu: one, .. }, Self::Prefetchers { cpu: other, .. }) => one == other,
             (Self::IrqAffinity { irq: one, .. }, Self::IrqAffinity { irq: other, .. }) => one == other,
             (Self::RpsCpus { interface, queue, .. }, Self::RpsCpus { interface: of, queue: other, .. })
@@ -102,6 +113,11 @@ impl Change {
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
+}
+
+/// Lists the queues of an indirection table, without repetitions: `0-3,7`.
+pub fn queue_list(queues: &[u32]) -> String {
+    queues.iter().map(|queue| CpuId(*queue)).collect::<CpuSet>().to_string()
 }
 
 /// Returns the identifier of this boot; no setting survives a reboot.
@@ -136,6 +152,9 @@ impl fmt::Display for Change {
             }
             Self::XpsCpus { interface, queue, cpus } => {
                 write!(f, "XPS of {interface} tx-{queue} to CPUs {cpus}")
+            }
+            Self::ReceiveTable { interface, queues } => {
+                write!(f, "RSS of {interface} to queues {}", queue_list(queues))
             }
             Self::Prefetchers { cpu, disabled: 0 } => write!(f, "hardware prefetchers of CPU {cpu} on"),
             Self::Prefetchers { cpu, disabled } => {

@@ -38,6 +38,11 @@ pub enum LocateQuery {
         /// Process id.
         pid: u32,
     },
+    /// Indirection table of receive side scaling (Documentation/networking/scaling.rst).
+    ReceiveTable {
+        /// Network interface.
+        interface: String,
+    },
 }
 
 /// The answer to a [`LocateQuery`].
@@ -52,6 +57,8 @@ pub enum LocateAnswer {
     Routes(Vec<RouteFacts>),
     /// Answer to [`LocateQuery::Opened`].
     Opened(OpenedFacts),
+    /// Answer to [`LocateQuery::ReceiveTable`]: the receive queue of each entry.
+    ReceiveTable(Vec<u32>),
 }
 
 /// Attributes of the object at a path (statx(2)).
@@ -192,6 +199,14 @@ pub trait LocateExt: Locate {
         }
     }
 
+    /// Returns the receive queue of each entry of an interface's indirection table.
+    fn receive_table(&self, interface: &str) -> Result<Vec<u32>, LocateError> {
+        match self.query(LocateQuery::ReceiveTable { interface: interface.to_owned() })? {
+            (_, LocateAnswer::ReceiveTable(queues)) => Ok(queues),
+            (question, _) => Err(LocateError::OtherAnswer(question.to_string())),
+        }
+    }
+
     /// Returns the open files of a process.
     fn opened(&self, pid: u32) -> Result<OpenedFacts, LocateError> {
         match self.query(LocateQuery::Opened { pid })? {
@@ -238,6 +253,7 @@ impl fmt::Display for LocateQuery {
             Self::Addresses { host } => write!(f, "addresses of {host}"),
             Self::Routes { to } => write!(f, "route to {to}"),
             Self::Opened { pid } => write!(f, "open files of process {pid}"),
+            Self::ReceiveTable { interface } => write!(f, "RSS table of {interface}"),
         }
     }
 }

@@ -36,6 +36,10 @@ pub struct NetQueues {
     pub receive: Vec<ReceiveQueue>,
     /// Transmit queues, ascending.
     pub transmit: Vec<TransmitQueue>,
+    /// Receive queue of each entry of the indirection table (RSS), which no file has; `None` without
+    /// one, or if it was not queried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_table: Option<Vec<u32>>,
 }
 
 /// A receive queue.
@@ -86,7 +90,12 @@ fn interface(root: &dyn Sysfs, name: &str) -> Option<NetQueues> {
     let transmit = numbers("tx-")
         .into_iter()
         .map(|queue| TransmitQueue { queue, xps_cpus: mask(format!("{folder}/tx-{queue}/xps_cpus")) });
-    Some(NetQueues { interface: name.to_owned(), receive: receive.collect(), transmit: transmit.collect() })
+    Some(NetQueues {
+        interface: name.to_owned(),
+        receive: receive.collect(),
+        transmit: transmit.collect(),
+        receive_table: None,
+    })
 }
 
 /// Reads the number of flows that the machine tracks; `None` without receive flow steering.

@@ -1,9 +1,10 @@
 //! CPUs to serve a device: each queue's interrupts on one core of its node, and packets likewise
 //! (`Documentation/networking/scaling.rst`).
 
-use numaio_machine::control::Change;
+use numaio_machine::control::{queue_list, Change};
 use numaio_machine::devices::Device;
 use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::locate::{Locate, LocateExt};
 use numaio_machine::set::CpuSet;
 use numaio_machine::steering::{self, NetQueues};
 use numaio_machine::sysfs::Sysfs;
@@ -23,22 +24,28 @@ pub struct IrqRequest {
     pub isolated: CpuSet,
     /// Whether to use receive flow steering, a setting of the machine.
     pub flow_steering: bool,
+    /// Whether to divide received packets among the queues of the serving cores only.
+    pub receive_scaling: bool,
     /// Node whose CPUs serve the devices; `None` for the node of each device.
     pub node: Option<NodeId>,
 }
 
 /// Reads the interrupts and queues of a device.
-pub fn read_device(root: &dyn Sysfs, device: &Device) -> DeviceIrqs {
+pub fn read_device(root: &dyn Sysfs, locate: &dyn Locate, device: &Device) -> DeviceIrqs {
     let irqs = device.irqs.iter().map(|irq| QueueIrq {
         queue: steering::queue_of_device(&irq.name, &device.names),
         fixed: steering::unmovable_reason(root, irq),
         irq: irq.clone(),
     });
+    let with_table = |queues: NetQueues| NetQueues {
+        receive_table: locate.receive_table(&queues.interface).ok(),
+        ..queues
+    };
     DeviceIrqs {
         device: device.name(),
         node: device.locality.node,
         irqs: irqs.collect(),
-        interfaces: steering::queues(root, device),
+        interfaces: steering::queues(root, device).into_iter().map(with_table).collect(),
     }
 }
 
@@ -63,6 +70,7 @@ pub fn plan(
         plan.cpus = plan.cpus.union(&cores.iter().map(|core| core.cpu).collect());
         interrupts(device, &cores, request, &mut plan);
         for interface in &device.interfaces {
+            receive_table(device, interface, &cores, request, &mut plan);
             receive(interface, &cores, entries, request, &mut plan);
             transmit(topology, interface, &cores, &mut plan);
         }
@@ -278,6 +286,59 @@ fn receive(
             add(plan, at(power_of_two(target / queues as u32)), at(now));
         }
     }
+}
+
+/// Plans RSS: the card divides packets among one queue of each serving core, so that a queue whose
+/// interrupt stays elsewhere gets none.
+fn receive_table(
+    device: &DeviceIrqs,
+    interface: &NetQueues,
+    cores: &[Core],
+    request: &IrqRequest,
+    plan: &mut IrqPlan,
+) {
+    let name = &interface.interface;
+    let Some(now) = interface.receive_table.as_ref().filter(|table| !table.is_empty()) else { return };
+    let serving: CpuSet = cores.iter().map(|core| core.cpu).collect();
+    let cpu_of = |queue: u32| queue_cpus(device, queue, plan).first();
+    let mut served: BTreeMap<CpuId, u32> = BTreeMap::new();
+    for queue in interface.receive.iter().map(|queue| queue.queue) {
+        if let Some(cpu) = cpu_of(queue).filter(|cpu| serving.contains(*cpu)) {
+            served.entry(cpu).or_insert(queue);
+        }
+    }
+    let mut queues: Vec<u32> = served.into_values().collect();
+    queues.sort_unstable();
+    if queues.is_empty() {
+        plan.rejected.push(format!("{name}: no RSS: no queue has its interrupts on these cores"));
+        return;
+    }
+    let target: Vec<u32> = queues.iter().copied().cycle().take(now.len()).collect();
+    if target == *now {
+        plan.reasons.push(format!("{name}: RSS already uses one queue of each core"));
+        return;
+    }
+    let listed = queue_list(&queues);
+    if !request.receive_scaling {
+        plan.rejected.push(format!(
+            "{name}: RSS uses queues {} where {listed} have a core each (--rss changes it)",
+            queue_list(now)
+        ));
+        return;
+    }
+    plan.reasons.push(format!("{name}: RSS divides packets among queues {listed}, one for each core"));
+    let at = |queues: &[u32]| Change::ReceiveTable { interface: name.clone(), queues: queues.to_vec() };
+    add(plan, at(&target), at(now));
+}
+
+/// Returns the CPUs of a queue's interrupts after the plan.
+fn queue_cpus(device: &DeviceIrqs, queue: u32, plan: &IrqPlan) -> CpuSet {
+    let Some(irq) = device.irqs.iter().find(|irq| irq.queue == Some(queue)) else { return CpuSet::new() };
+    let planned = plan.changes.iter().find_map(|applied| match &applied.change {
+        Change::IrqAffinity { irq: number, cpus } if *number == irq.irq.number => Some(cpus.clone()),
+        _ => None,
+    });
+    planned.unwrap_or_else(|| irq.irq.effective.clone().unwrap_or_else(|| irq.irq.affinity.clone()))
 }
 
 /// Rounds down to a power of two; 1 for 0.

@@ -36,7 +36,7 @@ fn planned(machine: &Simulated, names: &[&str], request: &IrqRequest) -> (Topolo
     let topology = discover(&machine.tree());
     let find_device =
         |name: &&str| topology.devices.iter().find(|device| device.has_name(name)).expect("a device");
-    let devices: Vec<_> = names.iter().map(|name| read_device(machine, find_device(name))).collect();
+    let devices: Vec<_> = names.iter().map(|name| read_device(machine, machine, find_device(name))).collect();
     let plan = plan(&topology, &devices, steering::sock_flow_entries(machine), request);
     (topology, plan)
 }
@@ -89,7 +89,7 @@ fn keeps_unnamed_interrupts_bound_to_one_local_cpu() {
     let topology = discover(&machine.tree());
     let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
     let cpus_assigned = |tasks: &str, bound: [&str; 3]| {
-        let mut device = read_device(&machine, eth0);
+        let mut device = read_device(&machine, &machine, eth0);
         for (irq, list) in device.irqs.iter_mut().zip(bound) {
             (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "irq".into(), cpus(list));
         }
@@ -139,7 +139,7 @@ fn moves_interrupts_from_isolated_threads() {
     }
     let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
     let cpus_assigned = |isolated: &str| {
-        let mut device = read_device(&machine, eth0);
+        let mut device = read_device(&machine, &machine, eth0);
         for irq in &mut device.irqs {
             (irq.queue, irq.irq.name, irq.irq.affinity) = (None, "irq".into(), cpus("29"));
         }
@@ -160,7 +160,7 @@ fn device_without_node_may_use_all_cpus() {
     let machine = machine(2, |_| {});
     let mut topology = discover(&machine.tree());
     let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
-    let device = read_device(&machine, eth0);
+    let device = read_device(&machine, &machine, eth0);
     topology.nodes.iter_mut().filter(|node| node.id == NodeId(7)).for_each(|node| node.cpus = CpuSet::new());
     let plan = numaio_place::irq::plan(&topology, &[device], None, &IrqRequest::default());
     assert_eq!(assigned_cpus(&plan), ["24", "25"], "node 6 is the neighbor: {:?}", plan.reasons);
@@ -318,4 +318,28 @@ proptest! {
             prop_assert!(machine.tree() == before, "step {}, {:?}", step, fault);
         }
     }
+}
+
+/// The first of two queues has its core's interrupt, and the second one's interrupt stays on node 0.
+#[test]
+fn rss_skips_queues_whose_interrupts_stay_elsewhere() {
+    let machine = machine(2, |_| {});
+    let topology = discover(&machine.tree());
+    let eth0 = topology.devices.iter().find(|device| device.has_name("eth0")).expect("a device");
+    let mut device = read_device(&machine, &machine, eth0);
+    device.irqs[1].fixed = Some("managed".into());
+    device.irqs[1].irq.effective = Some(cpus("0"));
+    device.interfaces[0].receive_table = Some(vec![0, 1, 0, 1]);
+    let planned = |receive_scaling: bool| {
+        let request = IrqRequest { receive_scaling, ..IrqRequest::default() };
+        plan(&topology, std::slice::from_ref(&device), None, &request)
+    };
+    let is_rss = |applied: &&AppliedChange| matches!(applied.change, Change::ReceiveTable { .. });
+    let without = planned(false);
+    assert_eq!(without.changes.iter().find(is_rss), None);
+    assert!(any_contains(&without.rejected, "eth0: RSS uses queues 0-1 where 0 have a core each (--rss"));
+    let with = planned(true);
+    let change = with.changes.iter().find(is_rss).expect("a change");
+    let table = |queues: &[u32]| Change::ReceiveTable { interface: "eth0".into(), queues: queues.to_vec() };
+    assert_eq!((&change.change, &change.inverse), (&table(&[0; 4]), &table(&[0, 1, 0, 1])));
 }

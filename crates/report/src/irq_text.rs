@@ -4,7 +4,7 @@ use crate::record_header::date;
 use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
-use numaio_machine::control::Change;
+use numaio_machine::control::{queue_list, Change};
 use numaio_machine::set::CpuSet;
 use numaio_schema::{AppliedChange, DeviceIrqs, IrqDocument, IrqPlan, Receipt};
 
@@ -76,7 +76,9 @@ fn write_device(page: &mut TextPage, device: &DeviceIrqs, plan: Option<&IrqPlan>
     for interface in &device.interfaces {
         let (receive, transmit) = (interface.receive.len(), interface.transmit.len());
         let name = &interface.interface;
-        page.paragraph(2, 2, &format!("{name}: receive queues {receive}, transmit queues {transmit}"));
+        let table = interface.receive_table.as_deref().map(queue_list);
+        let rss = table.map(|queues| format!(", RSS to queues {queues}")).unwrap_or_default();
+        page.paragraph(2, 2, &format!("{name}: receive queues {receive}, transmit queues {transmit}{rss}"));
         let mut table = Table::new([
             ("QUEUE", Align::Left),
             ("RPS", Align::Left),
@@ -147,6 +149,7 @@ fn write_plan(page: &mut TextPage, plan: &IrqPlan, irqbalance: bool) {
 fn value(change: &Change) -> String {
     let cpus = |cpus: &CpuSet| if cpus.is_empty() { "off".to_owned() } else { cpus.to_string() };
     match change {
+        Change::ReceiveTable { queues, .. } => queue_list(queues),
         Change::IrqAffinity { cpus: set, .. }
         | Change::RpsCpus { cpus: set, .. }
         | Change::XpsCpus { cpus: set, .. } => cpus(set),

@@ -78,6 +78,10 @@ pub struct PlanArgs {
     /// affects the complete machine
     #[arg(long)]
     pub rfs: bool,
+    /// Also divide received packets (RSS) among one queue of each serving core, so that queues
+    /// whose interrupts stay elsewhere get none
+    #[arg(long)]
+    pub rss: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -145,7 +149,7 @@ fn inspect(machine: &Machine, handles: &[Handle]) -> Result<(Topology, IrqDocume
     // separately.
     let device_irqs = |device: &Device| DeviceIrqs {
         device: device.distinct_name(&topology.devices),
-        ..read_device(machine, device)
+        ..read_device(machine, machine, device)
     };
     let document = IrqDocument {
         schema: IRQ_SCHEMA.to_owned(),
@@ -204,8 +208,13 @@ fn planned_document(machine: &Machine, args: &PlanArgs) -> Result<IrqDocument, F
             .collect(),
         None => CpuSet::new(),
     };
-    let request =
-        IrqRequest { tasks, isolated: topology.isolated_cpus(), flow_steering: args.rfs, node: None };
+    let request = IrqRequest {
+        tasks,
+        isolated: topology.isolated_cpus(),
+        flow_steering: args.rfs,
+        receive_scaling: args.rss,
+        node: None,
+    };
     document.plan = Some(plan(&topology, &document.devices, document.sock_flow_entries, &request));
     Ok(document)
 }

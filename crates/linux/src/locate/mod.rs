@@ -3,6 +3,7 @@
 mod route;
 pub mod rtnetlink;
 
+use crate::ethtool;
 use numaio_machine::locate::{
     DeviceNumber, Locate, LocateAnswer, LocateError, LocateQuery, OpenFile, OpenedFacts, PathFacts, PathKind,
 };
@@ -38,6 +39,10 @@ pub fn locate(question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
                 }
                 errno => failed(errno.into()),
             })
+        }
+        LocateQuery::ReceiveTable { interface } => {
+            let table = ethtool::receive_table(interface).map_err(|errno| failed(errno.into()))?;
+            Ok(LocateAnswer::ReceiveTable(table))
         }
         LocateQuery::Opened { pid } => opened(*pid).map(LocateAnswer::Opened).map_err(failed),
     }

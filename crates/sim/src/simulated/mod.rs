@@ -290,6 +290,8 @@ impl Control for Simulated {
                 Ok(Change::InterleaveWeight { node: *node, weight: before })
             }
             Change::Prefetchers { .. } => refused("No such file or directory"),
+            // The simulated cards have no indirection table.
+            Change::ReceiveTable { .. } => refused("Operation not supported"),
             // The simulated kernel is Linux 6.12, which lacks it.
             Change::AutomaticInterleave { .. } => refused("No such file or directory"),
             Change::IrqAffinity { .. }

@@ -94,7 +94,7 @@ fn move_to(common: &Common, irqs: &IrqNodes, node: NodeId) -> Result<Option<Stri
     let _lock = receipts::lock(common);
     let device = DeviceIrqs {
         device: irqs.device.distinct_name(&irqs.topology.devices),
-        ..read_device(irqs.kernel, irqs.device)
+        ..read_device(irqs.kernel, irqs.kernel, irqs.device)
     };
     let isolated = irqs.topology.isolated_cpus();
     let request = IrqRequest { isolated, node: Some(node), ..IrqRequest::default() };
