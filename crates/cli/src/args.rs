@@ -182,7 +182,7 @@ pub enum Command {
     Counters(Box<commands::counters::CountersArgs>),
     Cost(commands::cost::CostArgs),
     /// Measure I/O of a device from every node
-    Bench(commands::bench::BenchArgs),
+    Bench(Box<commands::bench::BenchArgs>),
     Copy(Box<commands::copy::CopyArgs>),
     Jobs(commands::jobs::JobsArgs),
     Serve(commands::serve::ServeArgs),

@@ -23,6 +23,7 @@ pub mod interleave;
 pub mod inventory;
 pub mod locate;
 pub mod near;
+pub mod network;
 pub mod prefetch;
 pub mod probe;
 pub mod process;

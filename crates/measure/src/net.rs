@@ -13,7 +13,7 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
-use numaio_schema::{IoCell, IoDevice, IoRecord, IoRemoteEnd};
+use numaio_schema::{IoCell, IoDevice, IoRecord, IoRemoteEnd, NetworkSettings};
 
 /// End whose placement is varied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +58,8 @@ pub struct NetOptions {
     pub streams: Vec<u32>,
     /// Placement that the peer chooses by default.
     pub own_place: IoRemoteEnd,
+    /// Settings of the network, for the record.
+    pub network: NetworkSettings,
     /// Other options. Fields above override what is measured; at most one operation is allowed.
     pub io: IoOptions,
 }
@@ -101,6 +103,7 @@ pub fn run(
     }
     let mut record = whole?;
     record.method.rounds.time_limit_s = options.io.rule.time_limit_s;
+    record.method.network = Some(options.network.clone());
     record.remote = devices.1;
     record.cells.iter_mut().for_each(|cell| set_remote_placement(cell, far, &options.own_place));
     Ok(record)

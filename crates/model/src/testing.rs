@@ -72,6 +72,7 @@ pub fn record(node: u32, cells: Vec<IoCell>) -> IoRecord {
             disk: None,
             direct: None,
             area_bytes: None,
+            network: None,
             represented: Vec::new(),
             notes: Vec::new(),
             rounds: Rounds { precision: 0.02, time_limit_s: 1.0, elapsed_s: 1.0, seed: 1, rounds: 5 },

@@ -10,7 +10,7 @@ use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Direction;
-use numaio_schema::{IntervalKind, IoCell, IoDevice, IoRecord, IoRemoteEnd};
+use numaio_schema::{IntervalKind, IoCell, IoDevice, IoRecord, IoRemoteEnd, NetworkSettings};
 use std::collections::BTreeSet;
 
 /// Formats a record as tables of message size, streams, placement at both ends, bandwidth and CPU
@@ -21,6 +21,7 @@ pub fn net_text(record: &IoRecord, style: &TextStyle) -> String {
     let what = format!("I/O through {} with {peer}, on", record.device.name);
     let mut paragraphs = vec![method_sentence(record), format!("Local: {}", device_sentence(&record.device))];
     paragraphs.extend(record.remote.as_ref().map(|there| format!("Remote: {}", device_sentence(there))));
+    paragraphs.extend(record.method.network.as_ref().map(network_sentence));
     record_header::write(&mut page, &what, &record.provenance, &paragraphs);
     for note in &record.method.notes {
         page.paragraph(0, 2, &format!("Note: {note}"));
@@ -165,6 +166,21 @@ fn method_sentence(record: &IoRecord) -> String {
     let readings = record.cells.iter().map(|cell| cell.bytes_per_s.visits.len());
     let engine = (method.engine, method.version.as_str());
     record_header::network_method(engine, "bytes counted at the receiver", &method.rounds, readings)
+}
+
+/// Describes the settings of both ends: `TCP cubic, MTU 1500; remote: TCP bbr, MTU 9000`.
+fn network_sentence(network: &NetworkSettings) -> String {
+    let end = |congestion: &Option<String>, mtu: Option<u32>| {
+        let congestion = congestion.as_deref().map_or("unknown".to_owned(), short);
+        let mtu = mtu.map_or("unknown".to_owned(), |mtu| mtu.to_string());
+        format!("congestion control {congestion}, MTU {mtu}")
+    };
+    let local = end(&network.congestion, network.mtu);
+    let remote = end(&network.remote_congestion, network.remote_mtu);
+    match local == remote {
+        true => format!("Network: {local} at both ends"),
+        false => format!("Network: {local}; remote: {remote}"),
+    }
 }
 
 pub(crate) fn device_sentence(device: &IoDevice) -> String {

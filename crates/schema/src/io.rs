@@ -64,6 +64,9 @@ pub struct IoMethod {
     pub direct: Option<bool>,
     /// Bytes of the accessed area of the device or file.
     pub area_bytes: Option<u64>,
+    /// Settings of the network, for engines that use one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkSettings>,
     /// Nodes that represent their class, if not every node was measured.
     #[serde(default)]
     pub represented: Vec<ClassRepresentative>,
@@ -73,6 +76,19 @@ pub struct IoMethod {
     /// Stopping criteria and progress.
     #[serde(flatten)]
     pub rounds: Rounds,
+}
+
+/// Settings of TCP and of the interfaces at both ends; `None` for what is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkSettings {
+    /// Congestion control of this machine's streams, which counts for device writes.
+    pub congestion: Option<String>,
+    /// That of the peer's streams, which counts for device reads.
+    pub remote_congestion: Option<String>,
+    /// Maximum transmission unit of this machine's interface in bytes.
+    pub mtu: Option<u32>,
+    /// That of the peer's interface.
+    pub remote_mtu: Option<u32>,
 }
 
 /// An engine that moves data to measure I/O.

@@ -78,6 +78,7 @@ pub use fleet_summary::{
 pub use interleave::{InterleaveWeights, NodeWeight};
 pub use io::{
     differing_settings, ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd,
+    NetworkSettings,
 };
 pub use irq::{DeviceIrqs, IrqDocument, IrqPlan, QueueIrq};
 pub use job::{CommandArg, Job, JobLine, JobProblem, JobProcess, JobState, JobTotals};

@@ -52,7 +52,7 @@ fn truth(spec: &Spec, through: IoPath, groups: &[(u32, u32, Direction)]) -> Vec<
 fn simulated_io_passes_the_conformance_checks() {
     let spec = shapes::dl585();
     let machine = Simulated::new(spec.clone()).expect("a machine");
-    let tcp = IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None });
+    let tcp = IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None, congestion: None });
     for through in [disk("nvme0n1"), tcp] {
         conformance::io(&machine, &io(&spec, through, &[(3, 2, Write)]));
     }
@@ -78,7 +78,7 @@ fn nodes_are_limited_by_their_paths_and_share_the_cap() {
 #[test]
 fn streams_have_individual_limits() {
     let spec = shapes::dl585();
-    let tcp = || IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None });
+    let tcp = || IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None, congestion: None });
     let of = |groups: &[(u32, u32, Direction)]| truth(&spec, tcp(), groups);
     assert_eq!(of(&[(2, 1, Write)]), [9.0]);
     assert_eq!(of(&[(2, 4, Write)]), [16.0]);

@@ -105,6 +105,20 @@ fn record_describes_both_ends() {
 }
 
 #[test]
+fn congestion_control_is_set_and_stored() {
+    let home = Home::new();
+    let run = |name: &str| {
+        home.run(&net(&["--peer", "localhost", "--streams", "1", "--congestion", name, "--json"]))
+    };
+    let record = records(&run("reno").ok()).remove(0);
+    let network = record.method.network.expect("settings of the network");
+    assert_eq!([network.congestion.as_deref(), network.remote_congestion.as_deref()], [Some("reno"); 2]);
+    assert!(network.mtu.is_some_and(|mtu| mtu > 1000) && network.remote_mtu == network.mtu, "{network:?}");
+    run("nosuch").failed(1, &["cannot set 'nosuch': "]);
+    run("a b").failed(2, &["expected a name such as cubic or bbr"]);
+}
+
+#[test]
 fn iperf3_and_built_in_streams_are_compared() {
     if !is_installed("iperf3") {
         return print_skip("skipped: no iperf3");

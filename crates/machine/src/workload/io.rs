@@ -102,6 +102,9 @@ pub struct TcpPath {
     /// CPUs and memory node of the peer's streams; `None` lets the peer choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub there: Option<(CpuSet, NodeId)>,
+    /// Congestion control of the streams at both ends; `None` for each machine's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
 }
 
 /// An external program, run as one or several concurrent processes, each bound to CPUs and a node.

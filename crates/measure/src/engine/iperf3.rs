@@ -18,6 +18,8 @@ const OMIT_S: u32 = 1;
 pub struct Iperf3 {
     /// Remote end.
     pub far: RemoteEnd,
+    /// Congestion control of the streams at both ends; `None` for each machine's own.
+    pub congestion: Option<String>,
 }
 
 impl Engine for Iperf3 {
@@ -39,7 +41,11 @@ impl Engine for Iperf3 {
     fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
         // iperf3 counts full seconds.
         let seconds = request.window_ms.div_ceil(1000).max(1);
-        let args = |group: &StreamGroup| args(&self.far.host, group, request.block_bytes, seconds);
+        let args = |group: &StreamGroup| {
+            let mut args = args(&self.far.host, group, request.block_bytes, seconds);
+            args.extend(self.congestion.iter().flat_map(|name| ["-C".to_owned(), name.clone()]));
+            args
+        };
         // Serve one test, then exit.
         let there = ["-s", "-1"].map(str::to_owned).to_vec();
         Ok(self.far.tool(request, PROGRAM, seconds + OMIT_S, args, there))

@@ -12,6 +12,8 @@ use numaio_schema::IoEngine;
 pub struct Tcp {
     /// Remote end.
     pub far: RemoteEnd,
+    /// Congestion control of the streams at both ends; `None` for each machine's own.
+    pub congestion: Option<String>,
 }
 
 impl Engine for Tcp {
@@ -20,7 +22,11 @@ impl Engine for Tcp {
     }
 
     fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
-        let path = TcpPath { peer: self.far.peer.clone(), there: self.far.there(request.operation) };
+        let path = TcpPath {
+            peer: self.far.peer.clone(),
+            there: self.far.there(request.operation),
+            congestion: self.congestion.clone(),
+        };
         Ok(streams(IoPath::Tcp(path), request))
     }
 

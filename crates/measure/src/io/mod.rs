@@ -228,6 +228,7 @@ fn method(
         disk: disk.map(|disk| (disk.method, disk.order)),
         direct: disk.map(|disk| disk.direct),
         area_bytes: disk.map(|disk| disk.bytes),
+        network: None,
         represented,
         notes,
         rounds: finished.rounds(&options.rule),

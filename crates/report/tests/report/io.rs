@@ -77,6 +77,7 @@ fn record(cells: Vec<IoCell>) -> IoRecord {
             disk: Some((DiskMethod::Uring, DiskOrder::Sequential)),
             direct: Some(true),
             area_bytes: Some(1 << 30),
+            network: None,
             represented: Vec::new(),
             notes: vec!["without registered buffers".into()],
             rounds: Rounds { precision: 0.02, time_limit_s: 300.0, elapsed_s: 12.0, seed: 1, rounds: 6 },

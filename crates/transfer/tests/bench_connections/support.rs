@@ -89,7 +89,7 @@ pub fn workload(peer: &str, groups: &[(u32, Direction)]) -> IoWorkload {
         direction: *direction,
     };
     IoWorkload {
-        through: IoPath::Tcp(TcpPath { peer: peer.to_owned(), there: None }),
+        through: IoPath::Tcp(TcpPath { peer: peer.to_owned(), there: None, congestion: None }),
         groups: groups.iter().map(group).collect(),
         block_bytes: 64 << 10,
         depth: 1,

@@ -1,6 +1,6 @@
 //! Client side: a session with the numaio server on another host, and the streams of its runs.
 
-use super::connections::{ControlStreams, StreamConnector, StreamEndpoint};
+use super::connections::{set_congestion_control, ControlStreams, StreamConnector, StreamEndpoint};
 use super::control_channel::{ControlChannel, ANSWER_LIMIT};
 use super::interface;
 use super::line_connection::{describe_error, ConnectionError, LineConnection};
@@ -156,7 +156,12 @@ impl Peer {
             slice_ns,
             slices,
             placement: path.there.clone(),
+            congestion: path.congestion.clone(),
         };
+        if run.congestion.is_some() && self.host.congestion.is_none() {
+            let why = format!("numaio on {} is too old to set it", self.name);
+            return Err(refused("congestion control", &why));
+        }
         run.check_limits().map_err(|why| refused("TCP streams", &why))?;
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         let endpoint = channel.start_run(&Request::Run(run.clone()))?;
@@ -176,6 +181,8 @@ impl Peer {
     ) -> Result<ClientRun, ProbeError> {
         let connected = self.connector.connect(endpoint, run.streams());
         let sockets = connected.map_err(|why| refused(&format!("connect streams to {}", self.name), &why))?;
+        set_congestion_control(&sockets, run.congestion.as_deref())
+            .map_err(|why| refused("congestion control", &why))?;
         let mut sockets = sockets.into_iter();
         let groups = io.groups.iter().map(|group| streams::PlacedGroup {
             cpus: group.cpus.clone(),

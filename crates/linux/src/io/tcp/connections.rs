@@ -100,3 +100,14 @@ impl Drop for ShutdownOnDrop {
         self.0.as_ref().map(|socket| socket.shutdown(Shutdown::Both));
     }
 }
+
+/// Sets the congestion control of streams; `None` leaves them as they are.
+///
+/// # Errors
+/// The kernel lacks it, or it is restricted to root (`tcp_allowed_congestion_control` in
+/// Documentation/networking/ip-sysctl.rst).
+pub(super) fn set_congestion_control(sockets: &[TcpStream], name: Option<&str>) -> Result<(), String> {
+    let Some(name) = name else { return Ok(()) };
+    let set = |socket: &TcpStream| rustix::net::sockopt::set_tcp_congestion(socket, name);
+    sockets.iter().try_for_each(set).map_err(|error| format!("cannot set '{name}': {error}"))
+}

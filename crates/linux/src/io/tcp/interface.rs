@@ -4,6 +4,7 @@ use super::protocol::Interface;
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::{self, Handle, ResolveContext};
+use numaio_machine::network;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
@@ -55,7 +56,8 @@ pub fn locate_interface<'a>(ground: ResolveContext<'a>, name: &str) -> Interface
 /// Describes an interface with its node and interrupts.
 pub fn describe(ground: ResolveContext, name: String) -> Interface {
     let InterfaceLocation { device, node } = locate_interface(ground, &name);
-    Interface { node, irqs: device.map(|device| device.irqs.clone()).unwrap_or_default(), name }
+    let irqs = device.map(|device| device.irqs.clone()).unwrap_or_default();
+    Interface { node, irqs, mtu: network::mtu(ground.root, &name), name }
 }
 
 /// Converts an IPv4-mapped IPv6 address to IPv4.

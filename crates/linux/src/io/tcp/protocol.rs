@@ -36,6 +36,7 @@
 use super::connections::StreamEndpoint;
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
+use numaio_machine::network::is_congestion_control;
 use numaio_machine::probe::{Residency, ToolOutput};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::Direction;
@@ -132,6 +133,9 @@ pub struct RunRequest {
     pub slices: u32,
     /// CPUs and memory node of the server's streams; the server chooses if absent.
     pub placement: Option<(CpuSet, NodeId)>,
+    /// Congestion control of the server's streams; its own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
 }
 
 /// Parameters of a ping-pong.
@@ -202,6 +206,10 @@ pub struct HostInfo {
     /// request.
     #[serde(default)]
     pub ping: bool,
+    /// Congestion control of its streams; `None` if it is unknown, or if the server is of a version
+    /// that ignores [`RunRequest::congestion`].
+    #[serde(default)]
+    pub congestion: Option<String>,
 }
 
 /// A NUMA node of the server's host.
@@ -225,6 +233,9 @@ pub struct Interface {
     /// Current interrupts.
     #[serde(default)]
     pub irqs: Vec<Irq>,
+    /// Maximum transmission unit in bytes; `None` if unknown.
+    #[serde(default)]
+    pub mtu: Option<u32>,
 }
 
 impl RunRequest {
@@ -256,6 +267,9 @@ impl RunRequest {
                 "{} slices of {} ns, expected 1 to {MAX_SLICES} within {MAX_RUN_MS} ms",
                 self.slices, self.slice_ns
             ));
+        }
+        if !self.congestion.as_deref().is_none_or(is_congestion_control) {
+            return Err("invalid name of a congestion control".to_owned());
         }
         Ok(())
     }
@@ -329,6 +343,7 @@ mod tests {
             slice_ns: 100_000_000,
             slices: 5,
             placement: Some((CpuSet::one(CpuId(3)), NodeId(1))),
+            congestion: None,
         }
     }
 
@@ -398,7 +413,8 @@ mod tests {
         let mut host = HostInfo { nodes: vec![node(0, 0, false), node(1, 1, true)], ..HostInfo::default() };
         let all: CpuSet = [CpuId(0), CpuId(1)].into_iter().collect();
         assert_eq!(host.default_placement(), (all.clone(), NodeId(1)), "unknown interface");
-        let on = |node| Interface { name: "eth0".into(), node: Some(NodeId(node)), irqs: Vec::new() };
+        let on =
+            |node| Interface { name: "eth0".into(), node: Some(NodeId(node)), irqs: Vec::new(), mtu: None };
         host.interface = Some(on(1));
         assert_eq!(host.default_placement(), (CpuSet::one(CpuId(1)), NodeId(1)));
         host.interface = Some(on(0));

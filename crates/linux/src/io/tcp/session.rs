@@ -1,6 +1,6 @@
 //! One session of a server: runs and tools, one after another, as the client requests.
 
-use super::connections::{ControlStreams, StreamListener};
+use super::connections::{set_congestion_control, ControlStreams, StreamListener};
 use super::interface;
 use super::line_connection::{describe_error, ConnectionError, LineConnection, CLOSED};
 use super::outcome;
@@ -18,6 +18,7 @@ use crate::memory::FreeMemory;
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::ResolveContext;
+use numaio_machine::network::default_congestion_control;
 use numaio_machine::probe::ProbeError;
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::memory_left_bytes;
@@ -155,7 +156,9 @@ impl ServerSession<'_> {
 
     fn run(&self, run: &RunRequest) -> Result<RunResult, RunError> {
         run.check_limits().map_err(RunError::Refused)?;
-        let mut sockets = self.accept_streams(run.streams())?.into_iter();
+        let sockets = self.accept_streams(run.streams())?;
+        set_congestion_control(&sockets, run.congestion.as_deref()).map_err(RunError::Refused)?;
+        let mut sockets = sockets.into_iter();
         let placed = run.placement.clone().unwrap_or_else(|| self.host.default_placement());
         let groups = run.groups.iter().map(|group| PlacedGroup {
             cpus: placed.0.clone(),
@@ -345,6 +348,7 @@ fn host_info(root: &(dyn Sysfs + Sync), address: Option<IpAddr>) -> HostInfo {
         nodes: nodes.filter(|node| node.memory || !node.cpus.is_empty()).collect(),
         interface: address.and_then(interface::by_address).map(|name| interface::describe(ground, name)),
         ping: true,
+        congestion: default_congestion_control(root),
     }
 }
 

@@ -8,13 +8,14 @@ use clap::{Args, ValueEnum};
 use numaio_linux::io::tcp::{locate_interface, HostInfo, InterfaceLocation};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::{resolve, Handle, ResolveContext};
+use numaio_machine::network;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_measure::engine::{RemoteEnd, RemotePlacement};
 use numaio_measure::io::{self, Placements};
 use numaio_measure::net::{home, End, NetOptions, Side};
 use numaio_measure::{IoOptions, PingOptions, Rule};
-use numaio_schema::{IoDevice, IoRemoteEnd, PingRail};
+use numaio_schema::{IoDevice, IoRemoteEnd, NetworkSettings, PingRail};
 
 /// Options of the placement of streams at both ends.
 #[derive(Debug, Clone, Args)]
@@ -59,6 +60,7 @@ pub struct Endpoints {
     pub devices: (IoDevice, Option<IoDevice>),
     home: NodeId,
     own_placement: IoRemoteEnd,
+    network: NetworkSettings,
 }
 
 impl Endpoints {
@@ -91,6 +93,7 @@ impl Endpoints {
                 memory: Some(memory),
                 cpu_ns_per_byte: None,
             },
+            network: network_settings(context, host, &local_device.name),
             devices: (local_device, remote_device(host)),
             home,
         })
@@ -114,6 +117,7 @@ impl Endpoints {
             home: self.home,
             streams: args.streams.clone(),
             own_place: self.own_placement.clone(),
+            network: self.network.clone(),
             io,
         }
     }
@@ -185,6 +189,16 @@ fn unknown() -> IoDevice {
         node: None,
         reached_via: None,
         irqs: Vec::new(),
+    }
+}
+
+/// Reads the settings of the network at both ends.
+fn network_settings(context: ResolveContext, host: &HostInfo, interface: &str) -> NetworkSettings {
+    NetworkSettings {
+        congestion: network::default_congestion_control(context.root),
+        remote_congestion: host.congestion.clone(),
+        mtu: network::mtu(context.root, interface),
+        remote_mtu: host.interface.as_ref().and_then(|interface| interface.mtu),
     }
 }
 

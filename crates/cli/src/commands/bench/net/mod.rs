@@ -53,8 +53,11 @@ pub struct NetArgs {
     /// Engine that moves the data: tcp (built in), iperf3, or all to compare them
     #[arg(long, value_name = "ENGINE", default_value = "tcp")]
     pub engine: NetEngine,
+    /// Congestion control of all streams, such as cubic or bbr; default: that of each machine
+    #[arg(long, value_name = "NAME", value_parser = congestion, conflicts_with = "serve")]
+    pub congestion: Option<String>,
     /// Measure latency instead of bandwidth: messages that the other host returns, one at a time
-    #[arg(long, conflicts_with_all = ["serve", "engine", "depth", "direction", "streams", "bytes"])]
+    #[arg(long, conflicts_with_all = ["serve", "engine", "congestion", "depth", "direction", "streams", "bytes"])]
     pub ping: bool,
     /// Local address and address of the other host of a rail; repeatable: messages are divided
     /// among all rails, evenly and by the measured bandwidth of each
@@ -142,8 +145,12 @@ pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<BenchRe
         depth: args.depth,
         ..args.bounds.options(Default::default(), machine.time())
     };
-    let options = endpoints.options(&args.endpoints, io, &args.direction.list());
-    let engines = engines(args.engine, &endpoints);
+    let mut options = endpoints.options(&args.endpoints, io, &args.direction.list());
+    if args.congestion.is_some() {
+        options.network.congestion.clone_from(&args.congestion);
+        options.network.remote_congestion.clone_from(&args.congestion);
+    }
+    let engines = engines(args, &endpoints);
     if !args.irq_nodes.is_empty() {
         let records =
             run_irq_nodes(common, machine, (args, kernel, context), far, &endpoints, (&engines, &options));
@@ -263,10 +270,17 @@ impl Drop for Session<'_> {
     }
 }
 
-fn engines(requested: NetEngine, endpoints: &Endpoints) -> Vec<Box<dyn Engine>> {
-    let tcp = || Box::new(Tcp { far: endpoints.far.clone() }) as Box<dyn Engine>;
-    let iperf3 = || Box::new(Iperf3 { far: endpoints.far.clone() }) as Box<dyn Engine>;
-    match requested {
+fn engines(args: &NetArgs, endpoints: &Endpoints) -> Vec<Box<dyn Engine>> {
+    let setting = || (endpoints.far.clone(), args.congestion.clone());
+    let tcp = || {
+        let (far, congestion) = setting();
+        Box::new(Tcp { far, congestion }) as Box<dyn Engine>
+    };
+    let iperf3 = || {
+        let (far, congestion) = setting();
+        Box::new(Iperf3 { far, congestion }) as Box<dyn Engine>
+    };
+    match args.engine {
         NetEngine::Tcp => vec![tcp()],
         NetEngine::Iperf3 => vec![iperf3()],
         NetEngine::All => vec![tcp(), iperf3()],
@@ -280,6 +294,12 @@ pub fn default_sizes(ping: bool) -> &'static [u64] {
         true => &[1, 1 << 10, 64 << 10, 1 << 20, 8 << 20],
         false => &[128 << 10],
     }
+}
+
+/// Parses the name of a congestion control.
+fn congestion(text: &str) -> Result<String, String> {
+    let is_valid = numaio_machine::network::is_congestion_control(text);
+    is_valid.then(|| text.to_owned()).ok_or_else(|| "expected a name such as cubic or bbr".to_owned())
 }
 
 /// Parses sizes and ranges `FIRST..LAST`, which stand for FIRST times all powers of two up to LAST.
