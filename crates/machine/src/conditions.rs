@@ -11,6 +11,7 @@ const MAX_PROCESSES: usize = 2_000;
 
 /// Settings and load that affect a measurement; `None` for values that the kernel does not report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Conditions {
     /// Automatic NUMA balancing: 0 off, 1 on, 2 memory tiering, 3 both.
     pub numa_balancing: Option<u32>,
@@ -43,6 +44,7 @@ pub struct Conditions {
 /// Processor time since boot, in clock ticks, summed over CPUs
 /// (`Documentation/filesystems/proc.rst`, 1.7).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProcessorTime {
     /// Busy time: user, nice, system, irq, softirq.
     pub busy: u64,

@@ -14,6 +14,7 @@ pub trait Control {
 
 /// A change of one machine setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "change", rename_all = "kebab-case")]
 pub enum Change {
     /// Automatic NUMA balancing (`Documentation/admin-guide/sysctl/kernel.rst`, `numa_balancing`).

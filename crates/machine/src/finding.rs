@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Importance of a finding for I/O bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Informative; no cost by itself.
@@ -16,6 +17,7 @@ pub enum Severity {
 
 /// A suspicious condition with its evidence and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Importance.
     pub severity: Severity,

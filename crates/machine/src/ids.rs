@@ -22,6 +22,7 @@ macro_rules! id {
         ///
         /// The number is the kernel's.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
         #[serde(transparent)]
         pub struct $name(pub u32);
 

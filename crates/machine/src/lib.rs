@@ -21,6 +21,8 @@ pub mod findings;
 pub mod ids;
 pub mod interleave;
 pub mod inventory;
+#[cfg(feature = "json-schema")]
+mod json_schema;
 pub mod locate;
 pub mod near;
 pub mod network;

@@ -15,6 +15,7 @@ pub trait Locate {
 
 /// A query to the kernel or the name resolver.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "of", rename_all = "kebab-case")]
 pub enum LocateQuery {
     /// Attributes of the object at a path.
@@ -47,6 +48,7 @@ pub enum LocateQuery {
 
 /// The answer to a [`LocateQuery`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LocateAnswer {
     /// Answer to [`LocateQuery::Path`].
@@ -63,6 +65,7 @@ pub enum LocateAnswer {
 
 /// Attributes of the object at a path (statx(2)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PathFacts {
     /// The path with all symbolic links resolved.
     pub canonical: String,
@@ -80,6 +83,7 @@ pub struct PathFacts {
 
 /// Type of the object at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PathKind {
     /// A file.
@@ -96,6 +100,7 @@ pub enum PathKind {
 
 /// A device number, displayed as `8:1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceNumber {
     /// Major number, which identifies the driver.
     pub major: u32,
@@ -105,6 +110,7 @@ pub struct DeviceNumber {
 
 /// A route to an address (rtnetlink(7)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct RouteFacts {
     /// Outgoing network interface; `lo` for an address of this machine.
     pub interface: String,
@@ -122,6 +128,7 @@ pub struct RouteFacts {
 
 /// Open files of a process (proc_pid_fd(5)).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct OpenedFacts {
     /// The open files, by descriptor.
     pub files: Vec<OpenFile>,
@@ -131,6 +138,7 @@ pub struct OpenedFacts {
 
 /// An open file of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct OpenFile {
     /// File descriptor.
     pub fd: u32,
@@ -143,6 +151,7 @@ pub struct OpenFile {
 
 /// The reason why a query failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LocateError {
     /// The tape has no answer to this query.

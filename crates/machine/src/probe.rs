@@ -125,6 +125,7 @@ impl<T: Probe + ?Sized> ProbeExt for T {}
 
 /// The outcome of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Outcome {
     /// Outcome of [`Workload::Copy`].
@@ -149,6 +150,7 @@ pub enum Outcome {
 
 /// Outcome of a counted workload, with raw counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CountedOutcome {
     /// Outcome of the counted workload; `None` for a process that was running before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,6 +185,7 @@ impl Outcome {
 
 /// Outcome of a workload with load beside it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LoadedOutcome {
     /// Outcome of the workload.
     pub outcome: Box<Outcome>,
@@ -194,6 +197,7 @@ pub struct LoadedOutcome {
 
 /// Outcome of a load beside a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NeighborOutcome {
     /// Bytes that its threads read and wrote, as counted by STREAM, during the complete run of the
     /// workload, which includes its preparation; `None` for a command.
@@ -213,6 +217,7 @@ impl NeighborOutcome {
 
 /// Outcome of a copy workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CopyOutcome {
     /// Samples in chronological order, without the warm-up.
     pub samples: Vec<CopySample>,
@@ -230,6 +235,7 @@ pub struct CopyOutcome {
 
 /// Bytes copied by all threads in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CopySample {
     /// Copied bytes, each counted once.
     pub bytes_copied: u64,
@@ -246,6 +252,7 @@ impl CopySample {
 
 /// Outcome of a STREAM workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamOutcome {
     /// Samples in chronological order, without the warm-up.
     pub samples: Vec<StreamSample>,
@@ -259,6 +266,7 @@ pub struct StreamOutcome {
 
 /// Bytes read and written by all threads in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamSample {
     /// Bytes as counted by STREAM: read and written, without write-allocate.
     pub bytes: u64,
@@ -275,6 +283,7 @@ impl StreamSample {
 
 /// Outcome of a latency workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LatencyOutcome {
     /// Samples in chronological order, without the warm-up.
     pub samples: Vec<LatencySample>,
@@ -289,6 +298,7 @@ pub struct LatencyOutcome {
 
 /// Loads of a chain in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LatencySample {
     /// Number of loads, each dependent on the previous one.
     pub loads: u64,
@@ -305,6 +315,7 @@ impl LatencySample {
 
 /// Outcome of the load that ran concurrently with a chain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LoadOutcome {
     /// Bytes read by all threads during the samples.
     pub bytes_read: u64,
@@ -323,6 +334,7 @@ impl LoadOutcome {
 
 /// Outcome of an I/O workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoOutcome {
     /// Outcome of each group, in order; all groups have samples of the same intervals.
     pub groups: Vec<IoGroupOutcome>,
@@ -346,6 +358,7 @@ pub struct IoOutcome {
 
 /// Outcome of the peer of a network path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PeerOutcome {
     /// CPUs of its threads.
     pub cpus: CpuSet,
@@ -359,6 +372,7 @@ pub struct PeerOutcome {
 
 /// Outcome of a group of streams.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoGroupOutcome {
     /// Samples in chronological order, without the warm-up.
     pub samples: Vec<IoSample>,
@@ -370,6 +384,7 @@ pub struct IoGroupOutcome {
 
 /// Bytes moved by a group of streams in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoSample {
     /// Bytes moved between memory and the device.
     pub bytes: u64,
@@ -395,6 +410,7 @@ impl IoOutcome {
 
 /// Outcome of a ping-pong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PingOutcome {
     /// Median round-trip time of each slice in nanoseconds, in chronological order, without the
     /// warm-up.
@@ -450,6 +466,7 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
 
 /// Outcome of an external program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ToolOutcome {
     /// Output of each process, in order.
     pub processes: Vec<ToolOutput>,
@@ -464,6 +481,7 @@ pub struct ToolOutcome {
 
 /// Outcome of a program of the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramOutcome {
     /// Output and exit status.
     #[serde(flatten)]
@@ -478,6 +496,7 @@ pub struct ProgramOutcome {
 
 /// Output and exit status of a process of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ToolOutput {
     /// Exit status.
     pub ended: ToolExit,
@@ -491,6 +510,7 @@ pub struct ToolOutput {
 
 /// Exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "ended", content = "with", rename_all = "kebab-case")]
 pub enum ToolExit {
     /// Exited with a status.
@@ -503,6 +523,7 @@ pub enum ToolExit {
 
 /// Location of the buffers' pages by move_pages(2), before and after the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Residency {
     /// Number of checked pages, before and after together; `None` if not permitted.
     pub pages_checked: Option<u64>,
@@ -516,6 +537,7 @@ pub struct Residency {
 
 /// The reason why a workload has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "error", rename_all = "kebab-case")]
 pub enum ProbeError {
     /// The kernel or a sandbox rejected a call.

@@ -29,6 +29,7 @@ const QUEUE_WORDS: [&str; 16] = [
 
 /// Queues of a network interface and their steering settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NetQueues {
     /// The interface.
     pub interface: String,
@@ -44,6 +45,7 @@ pub struct NetQueues {
 
 /// A receive queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ReceiveQueue {
     /// Queue number.
     pub queue: u32,
@@ -55,6 +57,7 @@ pub struct ReceiveQueue {
 
 /// A transmit queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TransmitQueue {
     /// Queue number.
     pub queue: u32,

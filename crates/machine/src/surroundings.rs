@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where this process runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Surroundings {
     /// Whether the kernel runs under a hypervisor.
     pub virtual_machine: bool,

@@ -62,6 +62,7 @@ pub struct ReadError {
 
 /// The reason of a [`ReadError`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadErrorKind {
     /// No such file or directory.

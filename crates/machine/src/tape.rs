@@ -21,6 +21,7 @@ pub const TAPE_SCHEMA: &str = "numaio/tape/1";
 
 /// First line of a tape.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TapeHeader {
     /// [`TAPE_SCHEMA`].
     pub tape: String,
@@ -37,6 +38,7 @@ pub struct TapeHeader {
 
 /// A line of a tape after the header.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema), schemars(rename = "TapeEntry"))]
 #[serde(untagged)]
 enum Line {
     Text {
@@ -125,6 +127,12 @@ impl Line {
             | Self::Document { .. } => None,
         }
     }
+}
+
+/// Returns the JSON Schema of a line of a tape after the header.
+#[cfg(feature = "json-schema")]
+pub fn json_schema_of_entry(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    generator.subschema_for::<Line>()
 }
 
 /// A recorded machine.

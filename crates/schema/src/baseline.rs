@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// One host now, compared with an earlier measurement of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct BaselineComparison {
     /// [`BASELINE_SCHEMA`].
     pub schema: String,
@@ -30,6 +31,7 @@ pub struct BaselineComparison {
 
 /// Two documents of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ComparedDocuments {
     /// What was measured: `copy model`, `STREAM`, `latency` or `I/O`.
     pub what: String,
@@ -41,6 +43,7 @@ pub struct ComparedDocuments {
 
 /// Changed bandwidth classes toward a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ClassChange {
     /// The target.
     pub target: NodeId,
@@ -54,6 +57,7 @@ pub struct ClassChange {
 
 /// A changed figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FigureChange {
     /// The quantity.
     #[serde(flatten)]

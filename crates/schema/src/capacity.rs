@@ -5,6 +5,7 @@ use std::fmt;
 
 /// What a daemon lends to a transfer at the moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LentCapacity {
     /// The state of the transfer.
     pub state: CapacityState,
@@ -44,6 +45,7 @@ impl LentCapacity {
 
 /// The state of a transfer at a daemon (Tan Li's dissertation, 6.2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CapacityState {
     /// In the queue.
@@ -82,6 +84,7 @@ impl fmt::Display for CapacityState {
 
 /// A transfer in the queue of a daemon, or with threads of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct QueuedTransfer {
     /// The user: a user of the daemon, or a user of its host.
     pub user: String,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counted events of a workload, by pair of nodes and number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CounterRecord {
     /// [`COUNTERS_SCHEMA`].
     pub schema: String,
@@ -28,6 +29,7 @@ pub struct CounterRecord {
 
 /// The method of a counted measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CounterMethod {
     /// The workload.
     #[serde(flatten)]
@@ -42,6 +44,7 @@ pub struct CounterMethod {
 
 /// The counted workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "subject", rename_all = "kebab-case")]
 pub enum CountedSubject {
     /// A STREAM operation, by threads of the CPU node on arrays of the memory node.
@@ -72,6 +75,7 @@ pub enum CountedSubject {
 
 /// Events of one pair of nodes and number of threads; of one process without nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CounterCell {
     /// The node of the threads; `None` for a program or process without a binding.
     pub cpu_node: Option<NodeId>,
@@ -102,6 +106,7 @@ pub struct CounterCell {
 
 /// The count of an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CounterValue {
     /// The raw count.
     #[serde(flatten)]
@@ -114,6 +119,7 @@ pub struct CounterValue {
 
 /// NUMA scheduling factors (Eq. 3.2), or the reason why there are none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SchedulingFactors {
     /// The basis; `None` without factors.
     pub basis: Option<FactorBasis>,
@@ -126,6 +132,7 @@ pub struct SchedulingFactors {
 
 /// From what scheduling factors are computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FactorBasis {
     /// The counter of coherence traffic.
     pub traffic: Counter,
@@ -139,6 +146,7 @@ pub struct FactorBasis {
 
 /// Where the width of the link between two nodes comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum WidthSource {
     /// The bandwidth of the counted workload itself.
@@ -152,6 +160,7 @@ pub enum WidthSource {
 
 /// The NUMA scheduling factor of a pair: traffic × latency / width; lower is better.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SchedulingFactor {
     /// The node of the threads.
     pub cpu_node: NodeId,

@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 /// The devices of a machine that carry transfers, as `numaio devices --json` prints them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DevicesDocument {
     /// [`DEVICES_SCHEMA`].
     pub schema: String,
@@ -26,6 +27,7 @@ pub struct DevicesDocument {
 
 /// What one device can carry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceDescription {
     /// Unique name: of a block device or interface, `memory`, or the source or mount of a file
     /// system.
@@ -60,6 +62,7 @@ pub struct DeviceDescription {
 
 /// A device that is not described.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct OmittedDevice {
     /// Its name.
     pub name: String,
@@ -69,6 +72,7 @@ pub struct OmittedDevice {
 
 /// A value with its source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Sourced<T> {
     /// The value.
     pub value: T,
@@ -78,6 +82,7 @@ pub struct Sourced<T> {
 
 /// The bandwidth of a device in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum DeviceBandwidth {
     /// A value with its source.
@@ -96,6 +101,7 @@ pub enum DeviceBandwidth {
 
 /// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum ValueSource {
     /// A table `[device.NAME]` of a daemon's configuration.
@@ -138,6 +144,7 @@ pub enum ValueSource {
 
 /// Kinds of devices that carry transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferDeviceKind {
     /// Rotational disk.
@@ -158,6 +165,7 @@ pub enum TransferDeviceKind {
 
 /// What a transfer uses a device for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DevicePurpose {
     /// Reading and writing files.

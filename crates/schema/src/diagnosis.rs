@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Problems that cost I/O bandwidth on a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Diagnosis {
     /// [`DIAGNOSIS_SCHEMA`].
     pub schema: String,
@@ -41,6 +42,7 @@ pub struct Diagnosis {
 
 /// A finding with its cost and fix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DiagnosedFinding {
     /// The finding.
     #[serde(flatten)]
@@ -54,6 +56,7 @@ pub struct DiagnosedFinding {
 
 /// The cost of a finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Cost {
     /// A share of a bandwidth that was measured, or reported by the registers of a link.
@@ -76,6 +79,7 @@ pub enum Cost {
 
 /// A lost share of a bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Loss {
     /// The direction; `None` if both are equal.
     pub direction: Option<Direction>,

@@ -30,6 +30,7 @@ pub struct FleetHost {
 
 /// One fact about a host, such as `cpu-model` or `pci 0000:3b:00.0 link`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Fact {
     /// What it means that two hosts differ in this fact.
     pub kind: FactKind,
@@ -41,6 +42,7 @@ pub struct Fact {
 
 /// What it means that two hosts differ in a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FactKind {
     /// They are different hardware and never compared: CPU model, number of CPUs, device models.
@@ -54,6 +56,7 @@ pub enum FactKind {
 
 /// A measured or stated quantity of a host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FigureKey {
     /// A stable name, such as `copy-read`, `latency` or `stream-triad-cpu-centric`.
     pub quantity: String,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Hosts of a fleet that differ from like hosts, or from their own past.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetCheck {
     /// [`FLEET_CHECK_SCHEMA`].
     pub schema: String,
@@ -33,6 +34,7 @@ pub struct FleetCheck {
 
 /// What counts as a deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CheckOptions {
     /// Smallest deviation that counts, as a share.
     pub least: f64,
@@ -49,6 +51,7 @@ pub struct CheckOptions {
 
 /// Hosts of like hardware and structure, whose figures are compared with each other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetGroup {
     /// A short name, such as `1` or, for a structure variant of like hardware, `1b`.
     pub name: String,
@@ -66,6 +69,7 @@ pub struct FleetGroup {
 
 /// Smallest deviations, as shares, that a check finds in a group of this size and noise.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Detectable {
     /// Number of figures of a host.
     pub figures: u32,
@@ -77,6 +81,7 @@ pub struct Detectable {
 
 /// A move of a complete group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GroupMove {
     /// Number of hosts with a past.
     pub hosts: u32,
@@ -86,6 +91,7 @@ pub struct GroupMove {
 
 /// A host with a finding or a remark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct HostCheck {
     /// The host.
     pub host: String,
@@ -115,6 +121,7 @@ pub struct HostCheck {
 
 /// A fact in which a host differs from like hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FactDeviation {
     /// The fact; its value is empty if the host lacks it.
     #[serde(flatten)]
@@ -135,6 +142,7 @@ pub struct FactDeviation {
 
 /// Figures that deviate together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "of", rename_all = "kebab-case")]
 pub enum FigureScope {
     /// All figures of the host.
@@ -153,6 +161,7 @@ pub enum FigureScope {
 
 /// With what a value was compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparedWith {
     /// The hosts of its group.
@@ -163,6 +172,7 @@ pub enum ComparedWith {
 
 /// A deviation common to many figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SummaryDeviation {
     /// The figures.
     #[serde(flatten)]
@@ -179,6 +189,7 @@ pub struct SummaryDeviation {
 
 /// A figure that deviates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FigureDeviation {
     /// The quantity.
     #[serde(flatten)]

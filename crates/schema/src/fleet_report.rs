@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 ///
 /// A host writes exactly one, complete or not at all. `D` holds a document of the command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema), schemars(rename = "HostReport"))]
 pub struct HostReport<D = serde_json::Value> {
     /// [`HOST_REPORT_SCHEMA`].
     pub schema: String,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// The directory of the run holds it, beside the reports of the hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetRun {
     /// [`FLEET_RUN_SCHEMA`].
     pub schema: String,
@@ -44,6 +45,7 @@ impl FleetRun {
 
 /// How a run reaches its hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum FleetLauncher {
     /// Jobs of Slurm.
@@ -57,6 +59,7 @@ pub enum FleetLauncher {
 
 /// Options of the jobs of Slurm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SlurmLaunch {
     /// The partition; `None` for Slurm's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,6 +82,7 @@ pub struct SlurmLaunch {
 
 /// How the reports of Slurm's jobs arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReportReturn {
     /// The hosts write them to the run's directory, which all of them share.
@@ -89,6 +93,7 @@ pub enum ReportReturn {
 
 /// A host of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetRunHost {
     /// Slurm's node name, or ssh's destination.
     pub name: String,
@@ -102,6 +107,7 @@ pub struct FleetRunHost {
 
 /// The state of a run and of each of its hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetStatus {
     /// [`FLEET_STATUS_SCHEMA`].
     pub schema: String,
@@ -138,6 +144,7 @@ impl FleetStatus {
 
 /// Number of hosts in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetStateCount {
     /// The state.
     pub state: FleetHostState,
@@ -147,6 +154,7 @@ pub struct FleetStateCount {
 
 /// The state of a host of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetHostStatus {
     /// Name of the host.
     pub host: String,
@@ -165,6 +173,7 @@ pub struct FleetHostStatus {
 
 /// The state of one host of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FleetHostState {
     /// Its report is complete.

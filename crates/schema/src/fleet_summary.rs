@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The groups of a fleet, with their classes, figures and differences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetSummary {
     /// [`FLEET_SUMMARY_SCHEMA`].
     pub schema: String,
@@ -22,6 +23,7 @@ pub struct FleetSummary {
 
 /// A group of like hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GroupSummary {
     /// Its name, common facts and hosts.
     #[serde(flatten)]
@@ -39,6 +41,7 @@ pub struct GroupSummary {
 
 /// A fact with several values in a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FactDifference {
     /// The fact, with the most frequent value.
     #[serde(flatten)]
@@ -51,6 +54,7 @@ pub struct FactDifference {
 
 /// A value of a fact that some hosts of a group have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FactVariant {
     /// The value; empty for hosts without the fact.
     pub value: String,
@@ -60,6 +64,7 @@ pub struct FactVariant {
 
 /// Bandwidth classes toward a target of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GroupClasses {
     /// The quantity: `copy-read` or `copy-write`.
     pub quantity: String,
@@ -72,6 +77,7 @@ pub struct GroupClasses {
 /// Classes of all pairs of nodes by the group's medians of a quantity, by k-means, as in Table 4 of
 /// Braithwaite et al. (2012).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GroupPairClasses {
     /// The quantity, without nodes.
     #[serde(flatten)]
@@ -82,6 +88,7 @@ pub struct GroupPairClasses {
 
 /// A class of pairs of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GroupPairClass {
     /// The rank; 1 is best.
     pub rank: u32,
@@ -97,6 +104,7 @@ pub struct GroupPairClass {
 
 /// A figure of a group: the newest value of each host, and their median.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GroupFigure {
     /// The quantity.
     #[serde(flatten)]
@@ -117,6 +125,7 @@ pub struct GroupFigure {
 
 /// One host beside its group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetHostSummary {
     /// [`FLEET_HOST_SCHEMA`].
     pub schema: String,
@@ -140,6 +149,7 @@ pub struct FleetHostSummary {
 
 /// The newest value of a figure of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct HostFigure {
     /// The quantity.
     #[serde(flatten)]

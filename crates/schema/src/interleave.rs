@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Weights for the kernel's weighted interleave policy, computed from measured bandwidths
 /// (`Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct InterleaveWeights {
     /// [`INTERLEAVE_SCHEMA`](crate::INTERLEAVE_SCHEMA).
     pub schema: String,
@@ -22,6 +23,7 @@ pub struct InterleaveWeights {
 
 /// The weight of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NodeWeight {
     /// The node.
     pub node: NodeId,

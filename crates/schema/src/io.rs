@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Bandwidth of a device, measured from nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoRecord {
     /// [`IO_SCHEMA`].
     pub schema: String,
@@ -31,6 +32,7 @@ pub struct IoRecord {
 
 /// A measured device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoDevice {
     /// The usual name, such as `nvme0n1`, `eth0` or `cuda:0`.
     pub name: String,
@@ -51,6 +53,7 @@ pub struct IoDevice {
 
 /// The method of an I/O measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoMethod {
     /// The engine that moved the data.
     pub engine: IoEngine,
@@ -93,6 +96,7 @@ pub struct NetworkSettings {
 
 /// An engine that moves data to measure I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum IoEngine {
     /// The built-in disk engine.
@@ -115,6 +119,7 @@ pub enum IoEngine {
 
 /// A node that represents its class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ClassRepresentative {
     /// The direction of the class.
     pub direction: Direction,
@@ -126,6 +131,7 @@ pub struct ClassRepresentative {
 
 /// The bandwidth of streams in one placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoCell {
     /// The streams; one group is a placement, several groups are a mix.
     pub groups: Vec<StreamGroup>,
@@ -157,6 +163,7 @@ pub struct IoCell {
 
 /// The remote end of network streams.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoRemoteEnd {
     /// The nodes of its CPUs.
     pub cpu_nodes: NodeSet,

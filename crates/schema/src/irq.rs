@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// Interrupts and packet steering of devices of one machine, and a plan if one was requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IrqDocument {
     /// [`IRQ_SCHEMA`].
     pub schema: String,
@@ -31,6 +32,7 @@ pub struct IrqDocument {
 
 /// Interrupts and queues of one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceIrqs {
     /// The name of the device.
     pub device: String,
@@ -44,6 +46,7 @@ pub struct DeviceIrqs {
 
 /// An interrupt and the queue it serves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct QueueIrq {
     /// The interrupt.
     #[serde(flatten)]
@@ -56,6 +59,7 @@ pub struct QueueIrq {
 
 /// Changes that move interrupts and packets to the right CPUs, with reasons.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IrqPlan {
     /// The changes with their inverses; empty if nothing needs to change.
     pub changes: Vec<AppliedChange>,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// A transfer by `numaio copy`, saved while it runs and when it ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Job {
     /// [`JOB_SCHEMA`].
     pub schema: String,
@@ -60,6 +61,7 @@ pub struct Job {
 
 /// A command-line argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum CommandArg {
     /// UTF-8 text.
@@ -70,6 +72,7 @@ pub enum CommandArg {
 
 /// The process of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct JobProcess {
     /// The process ID.
     pub pid: u32,
@@ -83,6 +86,7 @@ pub struct JobProcess {
 
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
     /// The job waits in the queue of a daemon.
@@ -103,6 +107,7 @@ pub enum JobState {
 
 /// The totals of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct JobTotals {
     /// Entries found at the source.
     pub entries: u64,
@@ -127,6 +132,7 @@ pub struct JobTotals {
 
 /// A problem of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct JobProblem {
     /// The name of the entry; `None` for a problem that ended the transfer.
     pub name: Option<String>,
@@ -140,6 +146,7 @@ pub struct JobProblem {
 
 /// A line of a job's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct JobLine {
     /// Time in seconds since 1970.
     pub at: u64,

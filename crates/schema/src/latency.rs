@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Memory latency measured by pointer chasing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LatencyRecord {
     /// [`LATENCY_SCHEMA`].
     pub schema: String,
@@ -25,6 +26,7 @@ pub struct LatencyRecord {
 
 /// The method of a latency measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LatencyMethod {
     /// Bytes of the pointer chain's buffer, by CPU node.
     pub bytes: Vec<(NodeId, u64)>,
@@ -39,6 +41,7 @@ pub struct LatencyMethod {
 
 /// Idle latency from a CPU of one node to memory of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LatencyCell {
     /// The node of the thread.
     pub cpu_node: NodeId,
@@ -52,6 +55,7 @@ pub struct LatencyCell {
 
 /// Latency of one path while other cores of the same node load that path increasingly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LoadedCurve {
     /// The node of the threads.
     pub cpu_node: NodeId,
@@ -68,6 +72,7 @@ pub struct LoadedCurve {
 
 /// A load and the latency under it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LoadPoint {
     /// Pause of each loading thread after every 4 KiB, in nanoseconds.
     pub gap_ns: u32,

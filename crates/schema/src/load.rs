@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 /// Load beside a measurement, as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "load", rename_all = "lowercase")]
 pub enum Load {
     /// STREAM threads.
@@ -28,6 +29,7 @@ pub enum Load {
 
 /// Load that ran beside every visit of a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct MeasuredLoad {
     /// The load.
     #[serde(flatten)]

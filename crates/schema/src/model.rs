@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 /// Bandwidth classes of a machine, with the underlying measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Model {
     /// [`MODEL_SCHEMA`].
     pub schema: String,
@@ -23,6 +24,7 @@ pub struct Model {
 
 /// The model of one target node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TargetModel {
     /// The target node.
     pub target: NodeId,
@@ -37,6 +39,7 @@ pub struct TargetModel {
 
 /// The model of one target and direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DirectionModel {
     /// Device write or device read.
     pub direction: Direction,
@@ -56,6 +59,7 @@ pub struct DirectionModel {
 
 /// A rule of classification.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ClassRule {
     /// The fewest groups whose members differ from the best by at most the level, beyond noise;
@@ -72,6 +76,7 @@ pub enum ClassRule {
 
 /// A bandwidth class of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Class {
     /// The rank; 1 is best.
     pub rank: u32,
@@ -87,6 +92,7 @@ pub struct Class {
 
 /// The bandwidth of a node toward a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NodeBandwidth {
     /// The node.
     pub node: NodeId,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Handles resolved to devices and nodes, as `numaio near --json` prints them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NearDocument {
     /// [`NEAR_SCHEMA`].
     pub schema: String,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Latency of messages by size and by node of both ends (Moreaud and Goglin, 2007).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PingRecord {
     /// [`PING_SCHEMA`].
     pub schema: String,
@@ -31,6 +32,7 @@ pub struct PingRecord {
 
 /// A rail and its local device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PingRail {
     /// Addresses of both ends.
     #[serde(flatten)]
@@ -41,6 +43,7 @@ pub struct PingRail {
 
 /// The method of a ping-pong measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PingMethod {
     /// The engine: built-in TCP or perftest.
     pub engine: IoEngine,
@@ -53,6 +56,7 @@ pub struct PingMethod {
 
 /// Latency of messages of one size in one placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PingCell {
     /// Node of the local CPUs.
     pub cpu_node: NodeId,
@@ -83,6 +87,7 @@ pub struct PingCell {
 
 /// Division of messages among rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Striping {
     /// All of a message on the rail of this index.

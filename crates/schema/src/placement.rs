@@ -15,6 +15,7 @@ use std::str::FromStr;
 ///
 /// It records the identity of its machine and is rejected on any other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PlacementPlan {
     /// [`PLACEMENT_SCHEMA`].
     pub schema: String,
@@ -43,6 +44,7 @@ pub struct PlacementPlan {
 
 /// A request for a placement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PlacementRequest {
     /// The handles, as typed.
     pub near: Vec<String>,
@@ -72,6 +74,7 @@ pub struct PlacementRequest {
 
 /// The kind of cores that comes first, on machines with several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CoreOrder {
     /// The fastest cores.
@@ -115,6 +118,7 @@ impl fmt::Display for CoreOrder {
 
 /// The property to optimize for a task (Moreaud and Goglin, 2007).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PlacementHint {
     /// Bandwidth to the device, by the classes of the model.
@@ -128,6 +132,7 @@ pub enum PlacementHint {
 
 /// A device that tasks should be near to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PlacementTarget {
     /// The handle in the request.
     pub handle: String,
@@ -149,6 +154,7 @@ pub struct PlacementTarget {
 
 /// The source of a ranking of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "basis", rename_all = "lowercase")]
 pub enum Basis {
     /// A measured model.
@@ -164,6 +170,7 @@ pub enum Basis {
 
 /// The rank of a node, seen from a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct RankedNode {
     /// The node.
     pub node: NodeId,
@@ -176,6 +183,7 @@ pub struct RankedNode {
 
 /// The placement of one task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TaskPlacement {
     /// Index into `targets` of the device that it serves; `None` for all devices.
     pub target: Option<usize>,
@@ -189,6 +197,7 @@ pub struct TaskPlacement {
 
 /// A rejected node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct RejectedNode {
     /// The node.
     pub node: NodeId,

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Users also write it, as TOML or JSON, so unknown fields are rejected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlanProblem {
     /// [`PLAN_PROBLEM_SCHEMA`]. Required in JSON, optional in TOML.
@@ -59,6 +60,7 @@ pub struct PlanProblem {
 
 /// The direction of a transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Transfer {
     /// From storage through memory to the network.
@@ -70,6 +72,7 @@ pub enum Transfer {
 
 /// The objective that a plan minimizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {
     /// Time of the slowest stage of the transfer in seconds: of any path, device or limit.
@@ -82,6 +85,7 @@ pub enum Objective {
 
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlanNode {
     /// The node ID.
@@ -96,6 +100,7 @@ pub struct PlanNode {
 
 /// A storage device and its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlanStorage {
     /// The name, such as `nvme0n1`.
@@ -111,6 +116,7 @@ pub struct PlanStorage {
 
 /// A NIC.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlanNic {
     /// The name, such as `eth0`.
@@ -125,6 +131,7 @@ pub struct PlanNic {
 /// Bandwidth between the devices of a node and the memory of a node, in the direction of the
 /// problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PathRates {
     /// The device node: u of storage, w of the network.
@@ -143,6 +150,7 @@ pub struct PathRates {
 
 /// The source of a path's rates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RateOrigin {
     /// The user specified them.
@@ -158,6 +166,7 @@ pub enum RateOrigin {
 
 /// A link, bus or device shared by several paths.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlanLimit {
     /// The name for users, such as `link 0-1`.
@@ -174,6 +183,7 @@ pub struct PlanLimit {
 
 /// The identity of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PathId {
     /// The node of the devices.
@@ -184,6 +194,7 @@ pub struct PathId {
 
 /// A plan: threads and bytes of each path, and the predicted time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// [`PLAN_SCHEMA`].
     pub schema: String,
@@ -209,6 +220,7 @@ pub struct Plan {
 
 /// A method of finding a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PlanMethod {
     /// Enumeration of thread counts with pruning, and a linear program for each (Li's dissertation,
@@ -221,6 +233,7 @@ pub enum PlanMethod {
 
 /// A used path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PlannedPath {
     /// The node of the devices.
     pub device_node: NodeId,
@@ -236,6 +249,7 @@ pub struct PlannedPath {
 
 /// The predicted times of a plan, for both objectives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Prediction {
     /// Time of the slowest stage in seconds ([`Objective::Time`]).
     pub time_s: f64,
@@ -253,6 +267,7 @@ pub struct Prediction {
 
 /// The busy time of one stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StageTime {
     /// The stage.
     pub stage: Stage,
@@ -262,6 +277,7 @@ pub struct StageTime {
 
 /// A resource used by all bytes of some paths.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Threads between storage and memory.
@@ -280,6 +296,7 @@ pub enum Stage {
 
 /// A bound on the distance of a plan from the optimum.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Proof {
     /// Value of the objective in seconds.
     pub value_s: f64,
@@ -296,6 +313,7 @@ pub struct Proof {
 
 /// A rejected simple plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct RejectedPlan {
     /// The rule.
     pub rule: SimpleRule,
@@ -313,6 +331,7 @@ pub struct RejectedPlan {
 
 /// A rule for a simple plan, as made by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SimpleRule {
     /// Data goes through the memory of the storage's node.

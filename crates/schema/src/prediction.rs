@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Aggregate bandwidth of a device for a mix of streams, by two predictors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoPrediction {
     /// [`PREDICTION_SCHEMA`](crate::PREDICTION_SCHEMA).
     pub schema: String,
@@ -74,6 +75,7 @@ pub enum LoadBasis {
 
 /// A mix worth measuring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SuggestedMix {
     /// The streams, by node.
     pub streams: Vec<NodeStreams>,
@@ -88,6 +90,7 @@ pub struct SuggestedMix {
 
 /// The capacities of a device in one direction, fitted from measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Capacities {
     /// Name of the device.
     pub device: String,
@@ -114,6 +117,7 @@ pub struct Capacities {
 
 /// The capacity of one node that uses the device alone, with buffers local to its CPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NodeCapacity {
     /// The node.
     pub node: NodeId,
@@ -127,6 +131,7 @@ pub struct NodeCapacity {
 
 /// The bandwidth of a number of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamsCapacity {
     /// Number of streams.
     pub streams: u32,
@@ -137,6 +142,7 @@ pub struct StreamsCapacity {
 
 /// A bandwidth in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// The bandwidth; for measurements the median.
     pub bytes_per_s: f64,
@@ -149,6 +155,7 @@ pub struct Estimate {
 /// A model of how streams of several nodes share a device. Each predicts the bandwidth of a mix
 /// from the bandwidth of each node alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SharingModel {
     /// Bytes are shared max-min fairly under the nodes' paths and a cap.
@@ -173,6 +180,7 @@ pub enum SharingModel {
 
 /// A sharing model, fitted to measured mixes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SharingFit {
     /// The model.
     pub model: SharingModel,
@@ -190,6 +198,7 @@ pub struct SharingFit {
 
 /// A parameter of a sharing model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SharingParameter {
     /// The name: `cap` or `link` in bytes per second; `factor`, `streams`, `cores` or `copies`
     /// without unit.
@@ -200,6 +209,7 @@ pub struct SharingParameter {
 
 /// Streams of one node, with local buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NodeStreams {
     /// The node.
     pub node: NodeId,
@@ -209,6 +219,7 @@ pub struct NodeStreams {
 
 /// A mix and its predicted bandwidth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct MixPrediction {
     /// The streams, by node.
     pub streams: Vec<NodeStreams>,
@@ -233,6 +244,7 @@ pub struct MixPrediction {
 
 /// The prediction of one sharing model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ModelPrediction {
     /// The model.
     pub model: SharingModel,
@@ -245,6 +257,7 @@ pub struct ModelPrediction {
 
 /// The predicted bandwidth of one node's streams in a mix, by the second predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FlowPrediction {
     /// The node.
     pub node: NodeId,
@@ -259,6 +272,7 @@ pub struct FlowPrediction {
 
 /// The resource that limits streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitedBy {
     /// The path of the node, or the number of streams.
@@ -269,6 +283,7 @@ pub enum LimitedBy {
 
 /// A measured mix.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct MixMeasurement {
     /// The measured bandwidth.
     #[serde(flatten)]

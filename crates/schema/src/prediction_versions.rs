@@ -12,7 +12,8 @@ use numaio_machine::workload::Direction;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
-struct PredictionV1 {
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub(crate) struct PredictionV1 {
     numaio: String,
     machine: Identity,
     measured_at: u64,
@@ -23,6 +24,7 @@ struct PredictionV1 {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 struct CapacitiesV1 {
     device: String,
     node: Option<NodeId>,
@@ -38,6 +40,7 @@ struct CapacitiesV1 {
 }
 
 #[derive(Deserialize, PartialEq)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 enum CapSourceV1 {
     Mix,
@@ -46,6 +49,7 @@ enum CapSourceV1 {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "sharing", rename_all = "kebab-case")]
 enum SharingV1 {
     MaxMin,

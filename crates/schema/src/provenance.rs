@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The origin of measurements, common to all records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Provenance {
     /// Version of numaio that measured.
     pub numaio: String,
@@ -48,6 +49,7 @@ impl Provenance {
 
 /// The source of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "from", rename_all = "lowercase")]
 pub enum MachineSource {
     /// This machine.
@@ -65,6 +67,7 @@ pub enum MachineSource {
 
 /// A reason to doubt measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Warning {
     /// A stable name, such as `other-load`.
     pub rule: String,

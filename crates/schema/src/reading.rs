@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Stopping criteria of a campaign in rounds, and its progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Rounds {
     /// Half width of the 95 % interval of a median, relative to it, at which a reading is settled.
     pub precision: f64,
@@ -23,6 +24,7 @@ pub struct Rounds {
 ///
 /// The name of the containing field states the unit: `bytes_per_s`, `ns_per_load`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Reading {
     /// The visits in order of time.
     pub visits: Vec<ReadingVisit>,
@@ -37,6 +39,7 @@ pub struct Reading {
 
 /// One visit: a run with fresh buffers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ReadingVisit {
     /// The round.
     pub round: u32,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// The changes applied to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Receipt {
     /// [`RECEIPT_SCHEMA`].
     pub schema: String,
@@ -35,6 +36,7 @@ pub struct Receipt {
 
 /// An applied change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct AppliedChange {
     /// The change.
     pub change: Change,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// A campaign of measurements on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// [`RECORD_SCHEMA`].
     pub schema: String,
@@ -24,6 +25,7 @@ pub struct Record {
 
 /// The method of a campaign.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Method {
     /// The copy loop.
     pub copy_loop: CopyLoop,
@@ -56,6 +58,7 @@ pub struct Method {
 
 /// The trial of a loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LoopTrial {
     /// The loop.
     pub copy_loop: CopyLoop,
@@ -65,6 +68,7 @@ pub struct LoopTrial {
 
 /// A flow measured by threads on one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Cell {
     /// The node of the threads: the target.
     pub target: NodeId,
@@ -87,6 +91,7 @@ pub struct Cell {
 
 /// A visit to a cell: a run with fresh buffers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Visit {
     /// The round.
     pub round: u32,

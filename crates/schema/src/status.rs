@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// Running programs, and which of them are remote from their devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// [`STATUS_SCHEMA`].
     pub schema: String,
@@ -25,6 +26,7 @@ pub struct Status {
 
 /// A running program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProcessStatus {
     /// The process ID.
     pub pid: u32,
@@ -45,6 +47,7 @@ pub struct ProcessStatus {
 
 /// A device used by a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceUse {
     /// The name of the device.
     pub device: String,
@@ -60,6 +63,7 @@ pub struct DeviceUse {
 
 /// The shares of a program that are near its devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Nearness {
     /// Near nodes: the nodes of the devices, and with a model those of their best class.
     pub near: NodeSet,
@@ -71,6 +75,7 @@ pub struct Nearness {
 
 /// A program that could not be inspected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct UnreadableProcess {
     /// The process ID.
     pub pid: u32,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// STREAM results for pairs of CPU node and memory node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamRecord {
     /// [`STREAM_SCHEMA`].
     pub schema: String,
@@ -27,6 +28,7 @@ pub struct StreamRecord {
 
 /// Classes of all pairs of CPU node and memory node for one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PairClasses {
     /// The operation.
     pub op: StreamOp,
@@ -38,6 +40,7 @@ pub struct PairClasses {
 
 /// A bandwidth class of pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PairClass {
     /// The rank; 1 is best.
     pub rank: u32,
@@ -53,6 +56,7 @@ pub struct PairClass {
 
 /// The method of a STREAM measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamMethod {
     /// The loop of each measured operation.
     pub loops: Vec<(StreamOp, StreamLoop)>,
@@ -71,6 +75,7 @@ pub struct StreamMethod {
 
 /// The threads that run STREAM in one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "scope", rename_all = "kebab-case")]
 pub enum StreamScope {
     /// The threads of one CPU node together.
@@ -86,6 +91,7 @@ pub enum StreamScope {
 
 /// The trial of a loop with an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamTrial {
     /// The operation.
     pub op: StreamOp,
@@ -97,6 +103,7 @@ pub struct StreamTrial {
 
 /// An operation by threads of one node on arrays of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamCell {
     /// The operation.
     pub op: StreamOp,

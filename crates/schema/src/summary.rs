@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Median and spread of a sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Number of values.
     pub n: u32,
@@ -30,6 +31,7 @@ pub struct Summary {
 
 /// A level of a bimodal sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Mode {
     /// Median of the values at this level.
     pub median: f64,
@@ -39,6 +41,7 @@ pub struct Mode {
 
 /// The method by which the interval of a median was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum IntervalKind {
     /// Between two order statistics, by the binomial distribution of ranks around the median.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Figures of a program for pairs of CPUs and memory node (Braithwaite et al., 2012, section
 /// 3.2.3).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SweepRecord {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
@@ -26,6 +27,7 @@ pub struct SweepRecord {
 
 /// The method of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SweepMethod {
     /// Name of the sweep for views and tables; by default that of the program.
     pub name: String,
@@ -49,6 +51,7 @@ pub struct SweepMethod {
 
 /// The source of a program's figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum FigureSource {
     /// The only group of a regular expression that matches the output once.
@@ -67,6 +70,7 @@ pub enum FigureSource {
 
 /// The CPUs to which the program is bound in one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepScope {
     /// All CPUs of one node.
@@ -77,6 +81,7 @@ pub enum SweepScope {
 
 /// The figures on CPUs of one node with memory of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SweepCell {
     /// The node of the CPUs.
     pub cpu_node: NodeId,
@@ -98,6 +103,7 @@ pub struct SweepCell {
 
 /// The figure of a build that is not the best one of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct BuildFigure {
     /// Index of the build.
     pub build: u32,
@@ -107,6 +113,7 @@ pub struct BuildFigure {
 
 /// Classes of the cells of a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SweepClasses {
     /// The rule of classification.
     pub rule: ClassRule,
@@ -118,6 +125,7 @@ pub struct SweepClasses {
 
 /// A class of cells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SweepClass {
     /// The rank; 1 is best.
     pub rank: u32,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The topology of a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TopologyDocument {
     /// [`TOPOLOGY_SCHEMA`].
     pub schema: String,

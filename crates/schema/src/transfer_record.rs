@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// A finished session of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TransferRecord {
     /// [`TRANSFER_RECORD_SCHEMA`].
     pub schema: String,
@@ -49,6 +50,7 @@ pub struct TransferRecord {
 
 /// What a session transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TransferCounts {
     /// Regular files of the source, found so far.
     #[serde(default)]
@@ -93,6 +95,7 @@ impl TransferCounts {
 
 /// What a user does with the files of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TransferDirection {
     /// The user reads files from the root.
@@ -121,6 +124,7 @@ impl TransferDirection {
 
 /// How a session of a daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferResult {
     /// All entries were transferred.
@@ -168,6 +172,7 @@ impl TransferRecord {
 /// Totals of the sessions of all days up to one, so that counters neither need nor lose the
 /// records of these days.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TransferTotals {
     /// [`TRANSFER_TOTALS_SCHEMA`].
     pub schema: String,
@@ -179,6 +184,7 @@ pub struct TransferTotals {
 
 /// Totals of the sessions of a user with a root and direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TransferTotal {
     /// Name of the user; empty if it is not known.
     #[serde(default)]
@@ -251,6 +257,7 @@ impl Default for TransferTotals {
 
 /// The present state of a daemon, beside its records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DaemonState {
     /// [`DAEMON_STATE_SCHEMA`].
     pub schema: String,
@@ -276,6 +283,7 @@ pub struct DaemonState {
 
 /// Running sessions of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ActiveSessions {
     /// Name of the user.
     pub user: String,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// How well the classes of a target's model predict the bandwidth of its devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Validation {
     /// [`VALIDATION_SCHEMA`].
     pub schema: String,
@@ -33,6 +34,7 @@ pub struct Validation {
 
 /// One direction of a target: a table of the paper, and its evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ValidatedDirection {
     /// Device write or device read.
     pub direction: Direction,
@@ -50,6 +52,7 @@ pub struct ValidatedDirection {
 
 /// A class of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ValidatedClass {
     /// The rank; 1 is best.
     pub rank: u32,
@@ -59,6 +62,7 @@ pub struct ValidatedClass {
 
 /// The values of one method for the classes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Column {
     /// The role of the column.
     pub role: Role,
@@ -70,6 +74,7 @@ pub struct Column {
 
 /// The role of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The copy model, which is validated.
@@ -83,6 +88,7 @@ pub enum Role {
 
 /// The values of the nodes of a class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// The nodes with a value.
     pub nodes: NodeSet,
@@ -99,6 +105,7 @@ pub struct Spread {
 
 /// How the model and its baselines agree with one column of measured I/O.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// Name of the view of measured I/O.
     pub measured: String,
@@ -130,6 +137,7 @@ pub struct Verdict {
 
 /// A class that should be split.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Split {
     /// The rank of the class.
     pub rank: u32,
@@ -139,6 +147,7 @@ pub struct Split {
 
 /// Classes that should be merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Merge {
     /// The ranks of the classes, best first.
     pub ranks: Vec<u32>,

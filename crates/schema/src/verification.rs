@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// Observations of running tasks, compared with their plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Verification {
     /// [`VERIFICATION_SCHEMA`].
     pub schema: String,
@@ -27,6 +28,7 @@ pub struct Verification {
 
 /// Observations of one task and its children.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TaskObservation {
     /// Bytes of private memory by node, at the maximum of their sum.
     pub bytes_on: BTreeMap<NodeId, u64>,
@@ -44,6 +46,7 @@ pub struct TaskObservation {
 
 /// Bytes moved by a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceObservation {
     /// The name of the device.
     pub device: String,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// One method's values for every node, seen from a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct View {
     /// [`VIEW_SCHEMA`].
     pub schema: String,
@@ -51,6 +52,7 @@ fn default_level() -> f64 {
 
 /// The quantity and unit of a view's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// A distance without unit, 10 for local (ACPI SLIT); lower is better.
@@ -69,6 +71,7 @@ pub enum Quantity {
 
 /// The value of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NodeValue {
     /// The node.
     pub node: NodeId,
@@ -89,6 +92,7 @@ pub struct NodeValue {
 
 /// A class of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ViewClass {
     /// The rank; 1 is best.
     pub rank: u32,
@@ -107,6 +111,7 @@ pub struct ViewClass {
 
 /// The views of one target, compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// [`COMPARISON_SCHEMA`].
     pub schema: String,
@@ -130,6 +135,7 @@ pub struct Comparison {
 
 /// The agreement of two views, over the nodes with values in both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Agreement {
     /// Name of the first view.
     pub first: String,
@@ -154,6 +160,7 @@ pub struct Agreement {
 
 /// Two nodes in opposite order in two views.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Inversion {
     /// The better node in the first view, the worse in the second.
     pub better_in_first: NodeId,

@@ -54,6 +54,7 @@ impl Effect {
 
 /// Shell commands that fix a symptom, for root.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Fix {
     /// The commands in order; empty if no command fixes it.
     pub commands: Vec<String>,

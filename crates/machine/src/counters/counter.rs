@@ -7,6 +7,7 @@ use std::fmt;
 
 /// A counted quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Counter {
     /// CPU cycles.
@@ -188,6 +189,7 @@ impl fmt::Display for Counter {
 
 /// The source of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CounterSource {
     /// perf_event_open(2), for the counted threads.
@@ -223,6 +225,7 @@ impl CounterSource {
 
 /// A raw count, as the kernel returned it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Count {
     /// The counter.
     pub counter: Counter,
@@ -266,6 +269,7 @@ impl Count {
 
 /// A counter without a value, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct MissingCounter {
     /// The counter.
     pub counter: Counter,

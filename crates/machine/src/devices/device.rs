@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// A device, or a bridge above a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Device {
     /// Kind of the device.
     pub kind: DeviceKind,
@@ -49,6 +50,7 @@ pub struct Device {
 
 /// Kinds of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
     /// Network interface card.
@@ -74,6 +76,7 @@ pub enum DeviceKind {
 /// Class of a device's name: the sysfs class directory that lists it
 /// (`Documentation/admin-guide/sysfs-rules.rst`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NameClass {
     /// `net`: network interface.
@@ -94,6 +97,7 @@ pub enum NameClass {
 
 /// The node of a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Locality {
     /// The node, if known.
     pub node: Option<NodeId>,
@@ -105,6 +109,7 @@ pub struct Locality {
 
 /// Sources of a device's node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LocalitySource {
     /// The device's `numa_node`.
@@ -124,6 +129,7 @@ pub enum LocalitySource {
 
 /// A PCI Express link: current and maximum speed (`Documentation/ABI/testing/sysfs-bus-pci`).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PcieLink {
     /// Current transfers per second and lane, in GT/s.
     pub gt_per_s: f64,
@@ -137,6 +143,7 @@ pub struct PcieLink {
 
 /// An interrupt of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Irq {
     /// Interrupt number.
     pub number: u32,
@@ -150,6 +157,7 @@ pub struct Irq {
 
 /// SR-IOV role of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Sriov {
     /// A physical function.

@@ -13,6 +13,7 @@ const MAX_DEVICES: usize = 256;
 
 /// The nearest part that two devices share, nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Shared {
     /// They are one device.
@@ -35,6 +36,7 @@ pub enum Shared {
 
 /// A device × device matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceMatrix {
     /// Names of the devices, by node, kind and address.
     pub devices: Vec<String>,

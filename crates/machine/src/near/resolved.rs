@@ -14,6 +14,7 @@ pub const RULE_DENIED: &str = "near-denied";
 
 /// The devices and nodes of a handle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Resolved {
     /// The handle, as text.
     pub handle: String,
@@ -29,6 +30,7 @@ pub struct Resolved {
 
 /// A step of the resolution from a handle to devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// Index of the parent step; `None` for the first.
     pub from: Option<usize>,
@@ -44,6 +46,7 @@ pub struct Step {
 
 /// A device to which a handle resolves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NearDevice {
     /// Its index in [`Topology::devices`](crate::topology::Topology::devices).
     pub index: usize,
@@ -67,6 +70,7 @@ pub struct NearDevice {
 
 /// A node of the devices of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NearNode {
     /// The node.
     pub node: NodeId,

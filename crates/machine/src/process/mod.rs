@@ -18,6 +18,7 @@ const MAX_THREADS: usize = 100_000;
 
 /// The current state of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Process {
     /// Process id.
     pub pid: u32,
@@ -33,6 +34,7 @@ pub struct Process {
 
 /// The current state of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Thread {
     /// Thread id.
     pub tid: u32,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 /// Pages of a process on each node, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema), schemars(rename = "ProcessPages"))]
 pub struct Pages {
     /// Anonymous memory, private or shared: heaps, stacks, buffers.
     pub anonymous: BTreeMap<NodeId, u64>,

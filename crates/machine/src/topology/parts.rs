@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Complete description of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Topology {
     /// Identity of the machine.
     pub identity: Identity,
@@ -37,6 +38,7 @@ pub struct Topology {
 
 /// Identity of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Identity {
     /// Host name.
     pub hostname: String,
@@ -58,6 +60,7 @@ pub struct Identity {
 
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Node {
     /// Its id.
     pub id: NodeId,
@@ -85,6 +88,7 @@ pub struct Node {
 
 /// Memory of a node, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Memory {
     /// Total.
     pub total_bytes: u64,
@@ -97,6 +101,7 @@ pub struct Memory {
 
 /// A pool of reserved huge pages on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct HugePages {
     /// Size of one page in bytes.
     pub page_bytes: u64,
@@ -108,6 +113,7 @@ pub struct HugePages {
 
 /// Firmware-reported performance of a node's memory (HMAT), from its initiators.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Access {
     /// 0: from the nearest initiators of any kind; 1: from the nearest CPUs.
     pub class: u32,
@@ -125,6 +131,7 @@ pub struct Access {
 
 /// A memory-side cache of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct MemorySideCache {
     /// Level; 1 is nearest to the memory.
     pub level: u32,
@@ -134,6 +141,7 @@ pub struct MemorySideCache {
 
 /// A logical CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its id.
     pub id: CpuId,
@@ -161,6 +169,7 @@ pub struct Cpu {
 
 /// A kind of core, on a machine with several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub struct CoreKind {
     /// 0 for the fastest kind.
@@ -175,6 +184,7 @@ fn is_false(value: &bool) -> bool {
 
 /// A CPU cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Cache {
     /// Level; 1 is nearest to the core.
     pub level: u32,
@@ -192,6 +202,7 @@ pub struct Cache {
 
 /// SLIT distances: 10 is local, larger is farther.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Distances {
     /// Nodes of rows and columns, ascending.
     pub nodes: Vec<NodeId>,
@@ -201,6 +212,7 @@ pub struct Distances {
 
 /// Part of the machine that this process may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Confinement {
     /// CPUs on which this process may run.
     pub cpus: CpuSet,
@@ -226,6 +238,7 @@ pub struct Confinement {
 
 /// A limit of CPU time (`Documentation/scheduler/sched-bwc.rst`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CpuQuota {
     /// CPU time per period, in microseconds.
     pub quota_us: u64,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// summed over the group of this process and its ancestors
 /// (`Documentation/scheduler/sched-bwc.rst`, "Statistics").
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CpuThrottling {
     /// Periods that passed with runnable processes.
     pub periods: u64,

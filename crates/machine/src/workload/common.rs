@@ -7,6 +7,7 @@ use std::fmt;
 
 /// A data flow from the memory of one node to the memory of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Flow {
     /// Node whose memory is read.
     pub source: NodeId,
@@ -35,6 +36,7 @@ impl fmt::Display for Flow {
 
 /// The direction of I/O, from the view of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Device write: memory to device.
@@ -55,6 +57,7 @@ impl Direction {
 
 /// CPUs with one thread each.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Placement {
     /// The CPUs; each runs one pinned thread.
     pub cpus: CpuSet,
@@ -62,6 +65,7 @@ pub struct Placement {
 
 /// Page sizes of buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Pages {
     /// Only base pages.
@@ -74,6 +78,7 @@ pub enum Pages {
 
 /// Sampling and end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "sampling", rename_all = "lowercase")]
 pub enum Sampling {
     /// All threads copy their buffers repeatedly; the time in which all of them run is divided into

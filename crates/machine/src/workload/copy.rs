@@ -6,6 +6,7 @@ use std::fmt;
 
 /// Threads that copy memory between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CopyWorkload {
     /// Source and sink.
     #[serde(flatten)]
@@ -25,6 +26,7 @@ pub struct CopyWorkload {
 
 /// A loop that copies memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CopyLoop {
     /// `memcpy` of the C library.

@@ -9,6 +9,7 @@ use std::fmt;
 
 /// A workload, and the counters to read while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CountedWorkload {
     /// The counters. Each has a count or a reason in the outcome.
     pub counters: Vec<Counter>,
@@ -18,6 +19,7 @@ pub struct CountedWorkload {
 
 /// What is counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "target", rename_all = "kebab-case")]
 pub enum CountedTarget {
     /// Threads that copy memory.

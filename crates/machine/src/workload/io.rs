@@ -8,6 +8,7 @@ use std::fmt;
 
 /// Concurrent I/O streams of one device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoWorkload {
     /// The device and its access method.
     pub through: IoPath,
@@ -26,6 +27,7 @@ pub struct IoWorkload {
 
 /// Streams on the same CPUs with buffers on the same node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamGroup {
     /// CPUs on which each stream may run.
     pub cpus: CpuSet,
@@ -39,6 +41,7 @@ pub struct StreamGroup {
 
 /// The path of data to a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "through", rename_all = "lowercase")]
 pub enum IoPath {
     /// A block device or a file.
@@ -56,6 +59,7 @@ pub enum IoPath {
 
 /// A range of a disk and its access method.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DiskPath {
     /// Path of the device or file.
     pub path: String,
@@ -73,6 +77,7 @@ pub struct DiskPath {
 
 /// Submission methods for disk requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskMethod {
     /// io_uring, with registered buffers and file.
@@ -85,6 +90,7 @@ pub enum DiskMethod {
 
 /// Order in which blocks are accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskOrder {
     /// Sequential, wrapping around at the end.
@@ -95,6 +101,7 @@ pub enum DiskOrder {
 
 /// The peer of a network path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TcpPath {
     /// Name of the session with the peer: its host, or `192.0.2.7:5201` or `[2001:db8::1]:5201` for
     /// a manually started server.
@@ -109,6 +116,7 @@ pub struct TcpPath {
 
 /// An external program, run as one or several concurrent processes, each bound to CPUs and a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ToolWorkload {
     /// Name of the program, found on PATH.
     pub program: String,
@@ -125,6 +133,7 @@ pub struct ToolWorkload {
 
 /// The peer processes of a tool, one for each local process, started by the peer's numaio.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ToolPeer {
     /// Name of the session with the peer, as in [`TcpPath`].
     pub peer: String,
@@ -137,6 +146,7 @@ pub struct ToolPeer {
 
 /// A process of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ToolProcess {
     /// Arguments.
     pub args: Vec<String>,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The chain is a single random cycle that visits every place of the buffer once. Therefore neither
 /// a prefetcher nor overlapping loads can hide the latency.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LatencyWorkload {
     /// CPU of the thread.
     pub cpu: CpuId,
@@ -34,6 +35,7 @@ pub struct LatencyWorkload {
 
 /// Threads that repeatedly read memory sequentially, with gaps.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LoadWorkload {
     /// The threads, each with its own buffer; they exclude the CPU of the chain.
     #[serde(flatten)]

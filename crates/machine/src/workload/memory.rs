@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A memory policy and its nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct MemoryBinding {
     /// The policy.
     pub policy: MemoryPolicy,
@@ -14,6 +15,7 @@ pub struct MemoryBinding {
 
 /// Memory policies (Documentation/admin-guide/mm/numa_memory_policy.rst).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryPolicy {
     /// Only these nodes.

@@ -30,6 +30,7 @@ use std::fmt;
 
 /// A workload that a machine can run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Workload {
     /// Concurrent threads that copy memory, each with its own source and sink.
@@ -57,6 +58,7 @@ pub enum Workload {
 /// Every load runs before the workload starts, and until it has ended. A load that ends earlier
 /// fails the run. Loads do not nest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LoadedWorkload {
     /// The loads, at least one.
     pub loads: Vec<NeighborLoad>,

@@ -7,6 +7,7 @@ use std::fmt;
 
 /// A load beside a workload.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "load", rename_all = "lowercase")]
 pub enum NeighborLoad {
     /// Threads that run STREAM copy with ordinary stores (McCalpin, 1995).
@@ -20,6 +21,7 @@ pub enum NeighborLoad {
 
 /// STREAM threads, each with its own two arrays.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamLoad {
     /// CPUs of the threads, used in turn: several threads share a CPU if there are more threads.
     #[serde(flatten)]

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 /// Several connections carry the message in parts, each on its own rail (Moreaud and Goglin, 2007,
 /// section 5).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PingWorkload {
     /// Name of the session with the peer, as in [`TcpPath`](super::TcpPath).
     pub peer: String,
@@ -31,6 +32,7 @@ pub struct PingWorkload {
 
 /// A part of a message.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PingPart {
     /// Size in bytes; 0 leaves the connection idle.
     pub bytes: u64,
@@ -44,6 +46,7 @@ pub struct PingPart {
 /// The local address does not select the interface by itself: the route to the remote address does
 /// (ip-route(8)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Rail {
     /// Local address.
     pub local: IpAddr,

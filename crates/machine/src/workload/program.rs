@@ -11,6 +11,7 @@ use std::fmt;
 /// Documentation/admin-guide/mm/numa_memory_policy.rst). Processes that the program starts inherit
 /// both bindings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramWorkload {
     /// Name in PATH or path of the program, and its arguments.
     pub command: Vec<String>,

@@ -7,6 +7,7 @@ use std::fmt;
 
 /// Threads that run a STREAM operation with all arrays on one node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamWorkload {
     /// The operation.
     pub op: StreamOp,
@@ -27,6 +28,7 @@ pub struct StreamWorkload {
 
 /// An operation on arrays of doubles `a`, `b`, `c` and a scalar `s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum StreamOp {
     /// `c[i] = a[i]`
@@ -95,6 +97,7 @@ impl fmt::Display for StreamOp {
 
 /// Load and store instructions of a STREAM loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamLoop {
     /// The CPU's widest vectors and ordinary stores, as compiled code: each line is read before it
