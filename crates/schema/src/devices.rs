@@ -72,7 +72,7 @@ pub struct OmittedDevice {
 
 /// A value with its source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema), schemars(rename = "Sourced_{T}"))]
 pub struct Sourced<T> {
     /// The value.
     pub value: T,

@@ -19,6 +19,7 @@ mod interleave;
 mod io;
 mod irq;
 mod job;
+mod json_schemas;
 mod latency;
 mod load;
 mod model;
@@ -82,6 +83,9 @@ pub use io::{
 };
 pub use irq::{DeviceIrqs, IrqDocument, IrqPlan, QueueIrq};
 pub use job::{CommandArg, Job, JobLine, JobProblem, JobProcess, JobState, JobTotals};
+#[cfg(feature = "json-schema")]
+pub use json_schemas::generate_definitions;
+pub use json_schemas::{json_schemas, schemas_of, DocumentSchema};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve};
 pub use load::{Load, MeasuredLoad};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};

@@ -91,12 +91,15 @@ impl Guard {
     }
 }
 
-/// Removes names that stored documents fix: `rename = "..."` and `alias = "..."`.
+/// Removes names that stored documents fix: `rename = "..."` and `alias = "..."`, and `"json": "..."`
+/// of Python.
 fn without_serialized_names(line: &str) -> String {
     let mut rest = line;
     let mut result = String::new();
-    while let Some(start) = ["rename = \"", "alias = \""].iter().filter_map(|key| rest.find(key)).min() {
-        let name = start + rest[start..].find('"').unwrap_or_default() + 1;
+    let keys = ["rename = \"", "alias = \"", "\"json\": \""];
+    let found = |rest: &str| keys.iter().filter_map(|key| Some((rest.find(key)?, key.len()))).min();
+    while let Some((start, length)) = found(rest) {
+        let name = start + length;
         result += &rest[..start];
         rest = rest[name..].split_once('"').map_or("", |(_, rest)| rest);
     }

@@ -1,15 +1,16 @@
-//! `numaio generate`: man pages and shell completions.
+//! `numaio generate`: man pages, shell completions and JSON Schemas.
 
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args as ClapArgs, Command, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use numaio_schema::{json_schemas, DocumentSchema};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Print shell completions or man pages
+/// Print shell completions, man pages or JSON Schemas
 #[derive(Debug, ClapArgs)]
 #[command(after_help = AFTER_HELP)]
 pub struct GenerateArgs {
@@ -37,6 +38,15 @@ enum Generated {
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
         dir: Option<PathBuf>,
     },
+    /// Print the JSON Schema of a stored document
+    Schemas {
+        /// Document to describe, such as `model` or `prediction/1`; the newest version by default
+        #[arg(required_unless_present = "dir")]
+        document: Option<String>,
+        /// Write the schemas of all documents to DIR instead
+        #[arg(long, value_name = "DIR", conflicts_with = "document")]
+        dir: Option<PathBuf>,
+    },
 }
 
 const AFTER_HELP: &str = "\
@@ -45,7 +55,9 @@ Examples:
   numaio generate completions zsh > ~/.zfunc/_numaio
   numaio generate completions fish > ~/.config/fish/completions/numaio.fish
   numaio generate man copy | man -l -         read one page
-  numaio generate man --dir /usr/local/share/man/man1";
+  numaio generate man --dir /usr/local/share/man/man1
+  numaio generate schemas model > model-1.json
+  numaio generate schemas --dir schemas       write one file per document";
 
 /// Runs `numaio generate` for the command line `numaio`.
 pub fn run(args: &GenerateArgs, numaio: Command) -> Result<ExitCode, Failure> {
@@ -56,6 +68,10 @@ pub fn run(args: &GenerateArgs, numaio: Command) -> Result<ExitCode, Failure> {
         }
         Generated::Man { dir: Some(dir), .. } => write_man_pages(dir, numaio)?,
         Generated::Man { command, .. } => output::print(&man_page(command, numaio)?)?,
+        Generated::Schemas { dir: Some(dir), .. } => write_schemas(dir)?,
+        Generated::Schemas { document, .. } => {
+            output::print(&schema(document.as_deref().unwrap_or_default())?.to_text())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -72,6 +88,24 @@ fn write_completions(dir: &Path, numaio: &Command) -> Result<(), Failure> {
 fn write_man_pages(dir: &Path, numaio: Command) -> Result<(), Failure> {
     create_dir(dir)?;
     clap_mangen::generate_to(numaio, dir).map_err(|error| Failure::file(dir, error))
+}
+
+fn write_schemas(dir: &Path) -> Result<(), Failure> {
+    create_dir(dir)?;
+    for schema in json_schemas() {
+        let path = dir.join(schema.file_name());
+        fs::write(&path, schema.to_text()).map_err(|error| Failure::file(&path, error))?;
+    }
+    Ok(())
+}
+
+/// Returns the schema of a document that the user named; of several versions the newest.
+fn schema(name: &str) -> Result<DocumentSchema, Failure> {
+    let named = json_schemas().into_iter().filter(|schema| schema.is_named(name));
+    named.last().ok_or_else(|| {
+        let ids = json_schemas().into_iter().map(|schema| schema.id).collect::<Vec<_>>().join(", ");
+        Failure::usage(format!("no document '{}'", name.escape_debug())).hint(format!("documents: {ids}"))
+    })
 }
 
 fn create_dir(dir: &Path) -> Result<(), Failure> {
