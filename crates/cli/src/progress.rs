@@ -1,25 +1,51 @@
-//! Progress line on standard error, if that is a terminal.
+//! Progress on standard error: a line on a terminal, or JSON for the program that started numaio.
 
 use crate::options::Common;
 use numaio_measure::Event;
+use serde_json::{json, Value};
 use std::io::{self, IsTerminal, Write};
 
-/// Shows events of a campaign on one line, which it overwrites.
+/// Environment variable that requests progress as JSON, whatever standard error is.
+const PROGRESS: &str = "NUMAIO_PROGRESS";
+
+/// Shows events of a campaign.
 pub struct Progress {
-    shown: bool,
+    form: Form,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Hidden,
+    /// One line, which every event overwrites.
+    Line,
+    /// A JSON object per line.
+    Json,
 }
 
 impl Progress {
-    /// Creates a progress line, hidden with --quiet or without a terminal.
+    /// Creates the display: JSON if the environment requests it, else a line, which is hidden with
+    /// --quiet or without a terminal.
     pub fn new(common: &Common) -> Self {
-        Self { shown: !common.quiet && io::stderr().is_terminal() }
+        let form = match std::env::var_os(PROGRESS) {
+            Some(value) if value == "json" => Form::Json,
+            _ if !common.quiet && io::stderr().is_terminal() => Form::Line,
+            _ => Form::Hidden,
+        };
+        Self { form }
     }
 
     /// Shows an event.
     pub fn show(&self, event: &Event) {
-        if !self.shown {
-            return;
+        match self.form {
+            Form::Hidden => {}
+            Form::Line => Self::show_line(event),
+            Form::Json => {
+                let _ = writeln!(io::stderr(), "{}", to_json(event));
+            }
         }
+    }
+
+    fn show_line(event: &Event) {
         let line = match event {
             Event::LoopChosen(copy_loop) => format!("copying by {copy_loop}"),
             Event::StreamLoopChosen(op, stream_loop) => format!("{} by {stream_loop}", op.title()),
@@ -43,9 +69,28 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.shown {
+        if self.form == Form::Line {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+/// Returns an event as documented in docs/guide/python.md.
+fn to_json(event: &Event) -> Value {
+    match event {
+        Event::LoopChosen(copy_loop) => json!({ "event": "loop-chosen", "loop": copy_loop.to_string() }),
+        Event::StreamLoopChosen(op, stream_loop) => {
+            json!({ "event": "loop-chosen", "operation": op.name(), "loop": stream_loop.to_string() })
+        }
+        Event::Visited { round, reached, settled, cells, elapsed_s, remaining_s } => json!({
+            "event": "visited",
+            "round": round,
+            "reached": reached,
+            "settled": settled,
+            "cells": cells,
+            "elapsed_s": elapsed_s,
+            "remaining_s": remaining_s,
+        }),
     }
 }
 
@@ -67,6 +112,22 @@ fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use numaio_machine::workload::{StreamLoop, StreamOp};
+    use numaio_measure::Event;
+
+    #[test]
+    fn formats_events_as_json() {
+        let event =
+            Event::Visited { round: 2, reached: 9, settled: 1, cells: 9, elapsed_s: 1.5, remaining_s: 3.0 };
+        let chosen = Event::StreamLoopChosen(StreamOp::Copy, StreamLoop::Avx2);
+        let loop_chosen = r#"{"event":"loop-chosen","loop":"avx2","operation":"copy"}"#;
+        assert_eq!(super::to_json(&chosen).to_string(), loop_chosen);
+        assert_eq!(
+            super::to_json(&event).to_string(),
+            r#"{"cells":9,"elapsed_s":1.5,"event":"visited","reached":9,"remaining_s":3.0,"round":2,"settled":1}"#
+        );
+    }
+
     #[test]
     fn formats_times_and_bars() {
         assert_eq!((super::time(99.4), super::time(150.0)), ("99 s".into(), "2 min 30 s".into()));
