@@ -1,0 +1,1 @@
+"""Tests of the Python package numaio; ``NUMAIO`` or ``PATH`` locates the program."""
