@@ -91,8 +91,8 @@ impl Guard {
     }
 }
 
-/// Removes names that stored documents fix: `rename = "..."` and `alias = "..."`, and `"json": "..."`
-/// of Python.
+/// Removes names that stored documents fix: `rename = "..."`, `alias = "..."` and, in Python,
+/// `"json": "..."`.
 fn without_serialized_names(line: &str) -> String {
     let mut rest = line;
     let mut result = String::new();

@@ -180,7 +180,8 @@ fn generates_json_schemas() {
     }
     let older = home.run(&["generate", "schemas", "prediction/1"]).ok();
     assert!(older.contains("\"title\": \"numaio/prediction/1\""), "{older}");
-    home.run(&["generate", "schemas", "letter"]).failed(2, &["no document 'letter'", "hint: ", "numaio/model/1"]);
+    home.run(&["generate", "schemas", "letter"])
+        .failed(2, &["no document 'letter'", "hint: ", "numaio/model/1"]);
     home.run(&["generate", "schemas"]).failed(2, &["<DOCUMENT>"]);
     home.file("file", "");
     home.run(&["generate", "schemas", "--dir", &home.path("file/x")]).failed(1, &["file/x"]);

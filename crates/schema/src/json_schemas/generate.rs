@@ -1,8 +1,36 @@
 //! Derives the definitions of all documents from their types.
 
+use crate::baseline::BaselineComparison;
+use crate::counters::CounterRecord;
+use crate::devices::DevicesDocument;
+use crate::diagnosis::Diagnosis;
+use crate::fleet_check::FleetCheck;
+use crate::fleet_report::HostReport;
+use crate::fleet_run::{FleetRun, FleetStatus};
+use crate::fleet_summary::{FleetHostSummary, FleetSummary};
+use crate::interleave::InterleaveWeights;
+use crate::io::IoRecord;
+use crate::irq::IrqDocument;
+use crate::job::Job;
+use crate::latency::LatencyRecord;
+use crate::model::Model;
+use crate::near::NearDocument;
+use crate::ping::PingRecord;
+use crate::placement::PlacementPlan;
+use crate::plan::{Plan, PlanProblem};
+use crate::prediction::IoPrediction;
 use crate::prediction_versions::PredictionV1;
+use crate::receipt::Receipt;
+use crate::record::Record;
 use crate::schemas::*;
-use crate::*;
+use crate::status::Status;
+use crate::stream::StreamRecord;
+use crate::sweep::SweepRecord;
+use crate::topology::TopologyDocument;
+use crate::transfer_record::{DaemonState, TransferRecord, TransferTotals};
+use crate::validation::Validation;
+use crate::verification::Verification;
+use crate::view::{Comparison, View};
 use numaio_machine::tape::{json_schema_of_entry, TapeHeader, TAPE_SCHEMA};
 use schemars::generate::SchemaSettings;
 use schemars::SchemaGenerator;
