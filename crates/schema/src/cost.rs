@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// The predicted slowdown of a program against its best placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramCost {
     /// [`COST_SCHEMA`].
     pub schema: String,
@@ -38,6 +39,7 @@ pub struct ProgramCost {
 
 /// What a program did while it was observed, with its descendants.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramTraffic {
     /// Time of observation in seconds.
     pub seconds: f64,
@@ -61,6 +63,7 @@ pub struct ProgramTraffic {
 
 /// A device that a program uses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct UsedDevice {
     /// Its name.
     pub device: String,
@@ -72,6 +75,7 @@ pub struct UsedDevice {
 
 /// A run time relative to that with the best placement: 1 is no slowdown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Slowdown {
     /// The expected value; `None` if the interval is all that is known.
     pub expected: Option<f64>,
@@ -83,6 +87,7 @@ pub struct Slowdown {
 
 /// Slowdown of CPU time by the place of memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct MemoryCost {
     /// Slowdown of all CPU time.
     pub slowdown: Slowdown,
@@ -97,6 +102,7 @@ pub struct MemoryCost {
 
 /// Share of the accesses of one pair of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PairShare {
     /// The node of the CPUs.
     pub cpu_node: NodeId,
@@ -111,6 +117,7 @@ pub struct PairShare {
 
 /// A measured quantity of pairs of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessBasis {
     /// STREAM bandwidth: for programs whose accesses overlap.
@@ -121,6 +128,7 @@ pub enum AccessBasis {
 
 /// Slowdown of I/O by the place of memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceCost {
     /// The device.
     pub device: String,
@@ -134,6 +142,7 @@ pub struct DeviceCost {
 
 /// Something that is unknown, and how to measure it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct UnknownPart {
     /// What is unknown.
     pub what: String,

@@ -83,6 +83,7 @@ pub struct IoMethod {
 
 /// Settings of TCP and of the interfaces at both ends; `None` for what is unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NetworkSettings {
     /// Congestion control of this machine's streams, which counts for device writes.
     pub congestion: Option<String>,

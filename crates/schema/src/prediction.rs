@@ -37,6 +37,7 @@ pub struct IoPrediction {
 
 /// Bandwidth of a mix that is left while STREAM threads load memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LoadedPrediction {
     /// The loads.
     pub loads: Vec<Load>,
@@ -48,6 +49,7 @@ pub struct LoadedPrediction {
 
 /// Streams of one node, alone on the device, beside loads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NodeUnderLoad {
     /// The node.
     pub node: NodeId,
@@ -61,6 +63,7 @@ pub struct NodeUnderLoad {
 
 /// The basis of a prediction under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadBasis {
     /// No load uses the node.

@@ -270,6 +270,19 @@ class ChangePrefetchers:
 
 
 @dataclasses.dataclass
+class ChangeReceiveTable:
+    """Receive side scaling: the receive queue of each entry of an interface's indirection table,
+    among which the card divides packets by their hash.
+    """
+
+    change: Literal["receive-table"]
+    interface: str
+    """Network interface."""
+    queues: List[int]
+    """The queues; not empty."""
+
+
+@dataclasses.dataclass
 class ChangeRpsCpus:
     """Receive packet steering: CPUs that process a queue's packets; an empty set disables it
     (``Documentation/networking/scaling.rst``, also for the following settings).
@@ -969,6 +982,20 @@ class DeviceBandwidthUnknown:
     state: Literal["unknown"]
     measure: str
     """The command that measures it."""
+
+
+@dataclasses.dataclass
+class DeviceCost:
+    """Slowdown of I/O by the place of memory."""
+
+    device: str
+    """The device."""
+    direction: Direction
+    """The direction of the transfers."""
+    slowdown: Slowdown
+    """Slowdown of the I/O."""
+    basis: str
+    """What the bandwidths by node come from, such as ``disk, measured I/O``."""
 
 
 @dataclasses.dataclass
@@ -1879,6 +1906,10 @@ class IoCell:
     """
     of_groups: List[Optional[Summary]] = dataclasses.field(default_factory=list)
     """Bandwidth of each group of a mix, over the visits; empty for a single group."""
+    of_loads: List[Optional[Summary]] = dataclasses.field(default_factory=list)
+    """Bytes per second that each load of the measurement read and wrote beside this cell, in their
+    order; ``None`` for a command, and empty without load.
+    """
     operation: Optional[str] = None
     """The operation beyond the direction, such as ``write`` or ``send`` of RDMA; ``None`` if there
     is only one.
@@ -1943,6 +1974,8 @@ class IoMethod:
     """Whether I/O bypassed the page cache."""
     disk: Optional[Tuple[DiskMethod, DiskOrder]] = None
     """How requests to a disk were submitted, and in which order."""
+    network: Optional[NetworkSettings] = None
+    """Settings of the network, for engines that use one."""
     notes: List[str] = dataclasses.field(default_factory=list)
     """Differences from the request, with reasons."""
     represented: List[ClassRepresentative] = dataclasses.field(default_factory=list)
@@ -2015,6 +2048,8 @@ class IoPathTcp:
     """Name of the session with the peer: its host, or ``192.0.2.7:5201`` or ``[2001:db8::1]:5201``
     for a manually started server.
     """
+    congestion: Optional[str] = None
+    """Congestion control of the streams at both ends; ``None`` for each machine's own."""
     there: Optional[Tuple[IdSet, NodeId]] = None
     """CPUs and memory node of the peer's streams; ``None`` lets the peer choose."""
 
@@ -2039,6 +2074,8 @@ class IoPrediction:
     """Missing or doubtful data."""
     best: Optional[MixPrediction] = None
     """The distribution of a number of streams with the highest predicted bandwidth, if requested."""
+    loaded: Optional[LoadedPrediction] = None
+    """The mix while STREAM threads load memory, if requested."""
     mix: Optional[MixPrediction] = None
     """The requested mix; ``None`` if only the best mix was requested."""
     suggested: Optional[SuggestedMix] = None
@@ -2423,6 +2460,15 @@ class LentCapacity:
 
 
 @dataclasses.dataclass
+class LoadCommand:
+    """A command of the user's shell."""
+
+    load: Literal["command"]
+    command: str
+    """The command."""
+
+
+@dataclasses.dataclass
 class LoadOutcome:
     """Outcome of the load that ran concurrently with a chain."""
 
@@ -2444,6 +2490,19 @@ class LoadPoint:
     """Nanoseconds per load of the chain."""
     load_bytes_read_per_s: Optional[Summary] = None
     """Bytes per second that the loading threads read; ``None`` if nothing was measured."""
+
+
+@dataclasses.dataclass
+class LoadStream:
+    """STREAM threads."""
+
+    load: Literal["stream"]
+    cpu_node: NodeId
+    """Node of their CPUs."""
+    threads: int
+    """Number of threads."""
+    memory_node: NodeId
+    """Node of their arrays."""
 
 
 @dataclasses.dataclass
@@ -2486,6 +2545,18 @@ class LoadedOutcome:
     """Outcome of each load, in order."""
     overhead_ns: int
     """Time to start and to stop the loads, in nanoseconds."""
+
+
+@dataclasses.dataclass
+class LoadedPrediction:
+    """Bandwidth of a mix that is left while STREAM threads load memory."""
+
+    loads: List[Load]
+    """The loads."""
+    nodes: List[NodeUnderLoad]
+    """The streams of each node alone beside the loads, in the order of the mix."""
+    mix: MixPrediction
+    """The mix beside the loads."""
 
 
 @dataclasses.dataclass
@@ -2533,6 +2604,13 @@ class LocateAnswerPath:
     """Answer to ``LocateQuery::Path``."""
 
     path: PathFacts
+
+
+@dataclasses.dataclass
+class LocateAnswerReceiveTable:
+    """Answer to ``LocateQuery::ReceiveTable``: the receive queue of each entry."""
+
+    receive_table: List[int] = dataclasses.field(metadata={"json": "receive-table"})
 
 
 @dataclasses.dataclass
@@ -2625,6 +2703,15 @@ class LocateQueryPath:
     of: Literal["path"]
     path: str
     """The path; symbolic links are followed, and relative paths start at the working directory."""
+
+
+@dataclasses.dataclass
+class LocateQueryReceiveTable:
+    """Indirection table of receive side scaling (Documentation/networking/scaling.rst)."""
+
+    of: Literal["receive-table"]
+    interface: str
+    """Network interface."""
 
 
 @dataclasses.dataclass
@@ -2724,6 +2811,22 @@ class MemoryBinding(_methods.MemoryBindingMethods):
     """The policy."""
     nodes: IdSet
     """The nodes."""
+
+
+@dataclasses.dataclass
+class MemoryCost:
+    """Slowdown of CPU time by the place of memory."""
+
+    slowdown: Slowdown
+    """Slowdown of all CPU time."""
+    access: Slowdown
+    """Time of an access to memory relative to the best placement, over all pairs of CPU node and
+    memory node.
+    """
+    pairs: List[PairShare]
+    """Pairs of nodes with their share of the accesses."""
+    basis: List[AccessBasis]
+    """Where the times of accesses come from."""
 
 
 @dataclasses.dataclass
@@ -2977,6 +3080,24 @@ class NetQueues:
     """Receive queues, ascending."""
     transmit: List[TransmitQueue]
     """Transmit queues, ascending."""
+    receive_table: Optional[List[int]] = None
+    """Receive queue of each entry of the indirection table (RSS), which no file has; ``None``
+    without one, or if it was not queried.
+    """
+
+
+@dataclasses.dataclass
+class NetworkSettings:
+    """Settings of TCP and of the interfaces at both ends; ``None`` for what is unknown."""
+
+    congestion: Optional[str] = None
+    """Congestion control of this machine's streams, which counts for device writes."""
+    mtu: Optional[int] = None
+    """Maximum transmission unit of this machine's interface in bytes."""
+    remote_congestion: Optional[str] = None
+    """That of the peer's streams, which counts for device reads."""
+    remote_mtu: Optional[int] = None
+    """That of the peer's interface."""
 
 
 @dataclasses.dataclass
@@ -3049,6 +3170,20 @@ class NodeStreams:
     """The node."""
     streams: int
     """Number of streams."""
+
+
+@dataclasses.dataclass
+class NodeUnderLoad:
+    """Streams of one node, alone on the device, beside loads."""
+
+    node: NodeId
+    """The node."""
+    idle: Estimate
+    """Their bandwidth without load."""
+    left: Estimate
+    """Their bandwidth beside the loads."""
+    basis: LoadBasis
+    """The basis of the latter."""
 
 
 @dataclasses.dataclass
@@ -3309,6 +3444,22 @@ class PairClasses:
     """The rule of classification."""
     classes: List[PairClass]
     """The classes, best first."""
+
+
+@dataclasses.dataclass
+class PairShare:
+    """Share of the accesses of one pair of nodes."""
+
+    cpu_node: NodeId
+    """The node of the CPUs."""
+    memory_node: NodeId
+    """The node of the memory."""
+    share: float
+    """Share of the accesses, from 0 to 1."""
+    access: Tuple[float, float]
+    """Time of an access relative to the fastest local pair: the lower and the higher one of the
+    measured quantities.
+    """
 
 
 @dataclasses.dataclass
@@ -3876,6 +4027,38 @@ class ProcessorTime:
 
 
 @dataclasses.dataclass
+class ProgramCost:
+    """The predicted slowdown of a program against its best placement."""
+
+    schema: str
+    """Kind and version of the document."""
+    machine: str
+    """Fingerprint of the machine."""
+    seen_at: int
+    """Time of observation in seconds since 1970."""
+    name: str
+    """Name of the process, or the command."""
+    traffic: ProgramTraffic
+    """What the program did."""
+    devices: List[DeviceCost]
+    """Slowdown of its I/O by the place of its memory, for each device."""
+    unknown: List[UnknownPart]
+    """What would narrow the intervals."""
+    best: Optional[NodeId] = None
+    """The node on which it would run best; ``None`` if nothing about the nodes is known."""
+    memory: Optional[MemoryCost] = None
+    """Slowdown of its CPU time by the place of its memory; ``None`` if it used no CPU or has no
+    memory, or nothing about the nodes is known.
+    """
+    pid: Optional[int] = None
+    """Process ID; ``None`` for a command that numaio started."""
+    slowdown: Optional[Slowdown] = None
+    """Slowdown of its complete run time: each part of the time has one of the above, or none.
+    ``None`` if that of a part is unknown.
+    """
+
+
+@dataclasses.dataclass
 class ProgramOutcome:
     """Outcome of a program of the user."""
 
@@ -3893,6 +4076,32 @@ class ProgramOutcome:
     """Location of the anonymous pages of the program and its children while they ran, at the check
     that found most pages, in units of 4 KiB; not checked if it exited before the first check.
     """
+
+
+@dataclasses.dataclass
+class ProgramTraffic:
+    """What a program did while it was observed, with its descendants."""
+
+    seconds: float
+    """Time of observation in seconds."""
+    cpus_on: Dict[int, float]
+    """CPUs in use by node: 1 is one CPU all the time."""
+    bytes_on: Dict[int, float]
+    """Bytes of memory by node, without mapped files; the mean of the observations. Empty if the
+    kernel denies access.
+    """
+    devices: List[UsedDevice]
+    """Devices behind its open files and connections."""
+    local_loads: Optional[float] = None
+    """Share of loads from memory that memory of the CPU's node served, by hardware counters."""
+    stalled: Optional[float] = None
+    """Share of CPU time in which cores waited for memory or another resource, by hardware
+    counters.
+    """
+    storage_read: Optional[float] = None
+    """Bytes per second from and to storage; ``None`` if the kernel denies access."""
+    storage_write: Optional[float] = None
+    """See ``storage_read``."""
 
 
 @dataclasses.dataclass
@@ -4273,6 +4482,18 @@ class SharingV1Time:
 
     sharing: Literal["time"]
     factor: float
+
+
+@dataclasses.dataclass
+class Slowdown:
+    """A run time relative to that with the best placement: 1 is no slowdown."""
+
+    low: float
+    """Lower bound."""
+    high: float
+    """Upper bound."""
+    expected: Optional[float] = None
+    """The expected value; ``None`` if the interval is all that is known."""
 
 
 @dataclasses.dataclass
@@ -4917,6 +5138,8 @@ class TcpPath:
     """Name of the session with the peer: its host, or ``192.0.2.7:5201`` or ``[2001:db8::1]:5201``
     for a manually started server.
     """
+    congestion: Optional[str] = None
+    """Congestion control of the streams at both ends; ``None`` for each machine's own."""
     there: Optional[Tuple[IdSet, NodeId]] = None
     """CPUs and memory node of the peer's streams; ``None`` lets the peer choose."""
 
@@ -5163,6 +5386,16 @@ class TransmitQueue:
 
 
 @dataclasses.dataclass
+class UnknownPart:
+    """Something that is unknown, and how to measure it."""
+
+    what: str
+    """What is unknown."""
+    remedy: str
+    """The command or step that measures it."""
+
+
+@dataclasses.dataclass
 class UnreadableProcess:
     """A program that could not be inspected."""
 
@@ -5170,6 +5403,18 @@ class UnreadableProcess:
     """The process ID."""
     why: str
     """The reason."""
+
+
+@dataclasses.dataclass
+class UsedDevice:
+    """A device that a program uses."""
+
+    device: str
+    """Its name."""
+    share: float
+    """Share of the open files and connections that lead to it."""
+    node: Optional[NodeId] = None
+    """Its node; ``None`` if unknown."""
 
 
 @dataclasses.dataclass
@@ -5596,6 +5841,9 @@ class WorkloadTool:
 
 
 
+#: A measured quantity of pairs of nodes.
+AccessBasis = Literal["stream", "latency"]
+
 #: The source of a ranking of nodes.
 Basis = Union[BasisModel, BasisTopology, BasisNothing]
 
@@ -5613,6 +5861,7 @@ Change = Union[
     ChangeRpsCpus,
     ChangeRpsFlows,
     ChangeXpsCpus,
+    ChangeReceiveTable,
     ChangeSockFlowEntries,
     ChangePrefetchers,
 ]
@@ -5747,6 +5996,12 @@ JobState = Literal["waiting", "running", "ending", "done", "failed", "cut"]
 #: The resource that limits streams.
 LimitedBy = Literal["path", "device"]
 
+#: Load beside a measurement, as requested.
+Load = Union[LoadStream, LoadCommand]
+
+#: The basis of a prediction under load.
+LoadBasis = Literal["unloaded", "measured", "other-loads", "stream"]
+
 #: Sources of a device's node.
 LocalitySource = Literal[
     "numa-node",
@@ -5758,7 +6013,13 @@ LocalitySource = Literal[
 ]
 
 #: A query to the kernel or the name resolver.
-LocateQuery = Union[LocateQueryPath, LocateQueryAddresses, LocateQueryRoutes, LocateQueryOpened]
+LocateQuery = Union[
+    LocateQueryPath,
+    LocateQueryAddresses,
+    LocateQueryRoutes,
+    LocateQueryOpened,
+    LocateQueryReceiveTable,
+]
 
 #: The answer to a ``LocateQuery``.
 LocateAnswer = Union[
@@ -5766,6 +6027,7 @@ LocateAnswer = Union[
     LocateAnswerAddresses,
     LocateAnswerRoutes,
     LocateAnswerOpened,
+    LocateAnswerReceiveTable,
 ]
 
 #: The reason why a query failed.
@@ -5951,6 +6213,7 @@ Workload = Union[
 DOCUMENTS: Dict[str, Type[Any]] = {
     "numaio/baseline/1": BaselineComparison,
     "numaio/comparison/1": Comparison,
+    "numaio/cost/1": ProgramCost,
     "numaio/counters/1": CounterRecord,
     "numaio/daemon-state/1": DaemonState,
     "numaio/devices/1": DevicesDocument,

@@ -1,6 +1,7 @@
 //! Derives the definitions of all documents from their types.
 
 use crate::baseline::BaselineComparison;
+use crate::cost::ProgramCost;
 use crate::counters::CounterRecord;
 use crate::devices::DevicesDocument;
 use crate::diagnosis::Diagnosis;
@@ -78,6 +79,7 @@ pub fn generate_definitions() -> Value {
         PREDICTION_SCHEMA_1: PredictionV1,
         RECEIPT_SCHEMA: Receipt,
         RECORD_SCHEMA: Record,
+        COST_SCHEMA: ProgramCost,
         STATUS_SCHEMA: Status,
         STREAM_SCHEMA: StreamRecord,
         SWEEP_SCHEMA: SweepRecord,
