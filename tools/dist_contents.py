@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import uuid
 
+import dist_archives as archives
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LICENSE_FILE = re.compile(r"(LICEN[CS]E|COPYING|COPYRIGHT|NOTICE|UNLICENSE)", re.IGNORECASE)
 
@@ -40,9 +42,20 @@ def stage(folder, binary, arch, triple):
     for kind in ("man", "completions"):
         subprocess.run([*runner(arch), program, "generate", kind, "--dir", os.path.join(folder, kind)],
                        check=True, stdout=subprocess.DEVNULL)
+    for page in os.listdir(os.path.join(folder, "man")):
+        compress(os.path.join(folder, "man", page))
+    shutil.copyfile(os.path.join(ROOT, "CHANGELOG.md"), os.path.join(folder, "changelog"))
+    compress(os.path.join(folder, "changelog"))
     libraries = Libraries(triple)
     write_text(os.path.join(folder, "numaio.cdx.json"), json.dumps(libraries.bill(program), indent=1) + "\n")
     write_text(os.path.join(folder, "THIRD-PARTY-LICENSES"), libraries.licenses())
+
+
+def compress(path):
+    """Replaces a file by path.gz."""
+    with open(path, "rb") as file:
+        archives.write(path + ".gz", archives.gzip_bytes(file.read()))
+    os.unlink(path)
 
 
 def write_text(path, text):
