@@ -10,6 +10,7 @@
 #                  ARGS=sharing-4n:0: only disk 0 of a machine
 # make bench-copy  measure copies of trees and large files beside other programs (as root); ARGS=--ablation: switches
 # make static      build one static binary for any host
+# make dist        build packages in target/dist (docs/guide/install.md); ARGS="deb tar": some of them
 # make man         write man pages and shell completions to target/man and target/completions
 # make docs        build the documentation as a book, in target/book
 # make tapes       record the shipped machines again (lab/README.md)
@@ -19,7 +20,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 NUMAIO := target/release/numaio
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: model build check test-unit test bench bench-plan bench-predict bench-copy static man docs check-msrv check-aarch64 tapes clean
+.PHONY: model build check test-unit test bench bench-plan bench-predict bench-copy static dist man docs check-msrv check-aarch64 tapes clean
 
 model: build
 	$(NUMAIO) model
@@ -71,6 +72,10 @@ bench-copy: build
 static:
 	@tools/setup static
 	@tools/static
+
+dist:
+	@tools/setup dist
+	@tools/dist $(ARGS)
 
 man: build
 	$(NUMAIO) generate man --dir target/man

@@ -6,6 +6,7 @@ mod filesystems;
 mod irq;
 mod measure;
 mod near;
+mod packages;
 mod place;
 mod predict;
 mod rdma;

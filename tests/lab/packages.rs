@@ -1,0 +1,69 @@
+//! Packages and recipes: installed, run and removed by `tools/test-packages`, checked by
+//! `tools/test-recipes`, and started by a real systemd (`lab/systemd`).
+
+use crate::support::{lock, skip, Folder};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs a tool that prints a line for each check, and reports its skipped checks.
+fn run_checks(test: &str, tool: &str) {
+    let _lock = lock();
+    let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
+        return skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
+    };
+    let output = Command::new(root().join(tool)).arg(binary).output().expect("a tool");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    for line in text.lines() {
+        if let Some(reason) = line.strip_prefix("skipped: ") {
+            skip(test, reason);
+        }
+    }
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("ok: ") || text.contains("skipped: "), "no check ran: {text}");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn packages_install_run_and_are_removed_cleanly() {
+    run_checks("packages_install_run_and_are_removed_cleanly", "tools/test-packages");
+}
+
+#[test]
+fn recipes_are_accepted_by_the_programs_that_read_them() {
+    run_checks("recipes_are_accepted_by_the_programs_that_read_them", "tools/test-recipes");
+}
+
+#[test]
+fn units_of_the_package_serve_and_survive_restart_and_upgrade() {
+    let test = "units_of_the_package_serve_and_survive_restart_and_upgrade";
+    let _lock = lock();
+    let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
+        return skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
+    };
+    let lab = root().join("lab/systemd");
+    let check = Command::new(&lab).arg("--check").output().expect("lab/systemd");
+    if !check.status.success() {
+        return skip(test, String::from_utf8_lossy(&check.stderr).trim());
+    }
+    let folder = Folder::new("systemd");
+    let dist = Command::new(root().join("tools/dist"))
+        .args(["--binary", &binary, "--out"])
+        .arg(&folder.0)
+        .arg("deb")
+        .output()
+        .expect("tools/dist");
+    let log = String::from_utf8_lossy(&dist.stderr);
+    if let Some(reason) = log.lines().find_map(|line| line.strip_prefix("skipped: ")) {
+        return skip(test, reason);
+    }
+    assert!(dist.status.success(), "{log}");
+    let is_deb = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
+    let files = fs::read_dir(&folder.0).expect("a folder").flatten().map(|entry| entry.path());
+    let deb = files.into_iter().find(is_deb).expect("a package");
+    let output = Command::new(&lab).arg(deb).output().expect("lab/systemd");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
