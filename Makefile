@@ -4,6 +4,7 @@
 # make test        install missing packages, build, and run every test
 # make check-msrv  build with the oldest supported Rust (rust-version in Cargo.toml)
 # make check-aarch64  check the sources for aarch64
+# make test-aarch64  run hermetic tests for aarch64 under qemu-user
 # make bench       measure numaio's loops and engines beside other programs
 # make bench-plan  measure how long planning takes
 # make bench-predict  predict mixes of 10,000 simulated devices (20 minutes) and of the lab's disks (90 minutes);
@@ -20,7 +21,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 NUMAIO := target/release/numaio
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: model build check test-unit test bench bench-plan bench-predict bench-copy static dist man docs check-msrv check-aarch64 tapes clean
+.PHONY: model build check test-unit test bench bench-plan bench-predict bench-copy static dist man docs check-msrv check-aarch64 test-aarch64 tapes clean
 
 model: build
 	$(NUMAIO) model
@@ -47,6 +48,10 @@ check-msrv:
 check-aarch64:
 	@tools/setup build
 	cargo check --workspace --target aarch64-unknown-linux-gnu
+
+test-aarch64:
+	@tools/setup build
+	@tools/test-aarch64
 
 test:
 	@tools/setup test
