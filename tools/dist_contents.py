@@ -194,8 +194,8 @@ def license_texts(package):
 # --- other contents ----------------------------------------------------------
 
 # numaio resolves names of owners by these files.
-PASSWD = b"root:x:0:0:root:/root:/usr/bin/numaio\nnobody:x:65534:65534:nobody:/:/usr/bin/numaio\n"
-GROUP = b"root:x:0:\nnogroup:x:65534:\n"
+PASSWD = b"root:x:0:0:root:/root:/usr/bin/numaio\n"
+GROUP = b"root:x:0:\n"
 
 
 def image_files(release):
