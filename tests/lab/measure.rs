@@ -187,6 +187,19 @@ fn memory_only_nodes_are_measured_but_are_not_targets() {
     assert_eq!((measured_nodes(Direction::Write), measured_nodes(Direction::Read)), (3, 3));
 }
 
+/// As on a host whose GPU has its memory in nodes of its own.
+#[test]
+fn nodes_of_a_grace_like_machine_form_one_class_behind_the_local_one() {
+    with_retries("nodes_of_a_grace_like_machine_form_one_class_behind_the_local_one", |lab| {
+        let model = model_of(lab, "grace-like", &["--all"]);
+        assert_pages_in_place(&model);
+        assert_eq!(model.targets.len(), 1);
+        for direction in [Direction::Write, Direction::Read] {
+            assert_eq!(classes(target(&model, 0), direction), ["0", "1-3"]);
+        }
+    });
+}
+
 #[test]
 fn model_reports_a_uniform_machine() {
     with_retries("model_reports_a_uniform_machine", |lab| {
