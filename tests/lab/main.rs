@@ -1,5 +1,6 @@
 //! Tests of numaio on emulated machines.
 
+mod aarch64;
 mod copy;
 mod doctor;
 mod filesystems;
