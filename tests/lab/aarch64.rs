@@ -1,5 +1,7 @@
-//! numaio on an emulated aarch64 machine (`lab/aarch64`). The test needs a binary for that processor, whose path is in
-//! `NUMAIO_STATIC_AARCH64` (`tools/static aarch64` builds it).
+//! numaio on an emulated aarch64 machine (`lab/aarch64`).
+//!
+//! The test needs a binary for that processor, which `tools/static aarch64` builds. Its path is in
+//! `NUMAIO_STATIC_AARCH64`.
 
 use crate::support::{lock, skip};
 use std::path::Path;
