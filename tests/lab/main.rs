@@ -2,6 +2,7 @@
 
 mod aarch64;
 mod copy;
+mod cost;
 mod doctor;
 mod filesystems;
 mod irq;
