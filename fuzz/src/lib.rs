@@ -10,6 +10,7 @@ mod data_streams;
 mod decode;
 mod displayed_text;
 mod fleet;
+mod guests;
 mod netlink;
 mod packets;
 mod peers;
@@ -33,7 +34,7 @@ use numaio_schema as schema;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     ("stream", stream),
     ("sink", peers::sink),
     ("source", peers::source),
@@ -53,6 +54,7 @@ pub const TARGETS: [Target; 19] = [
     ("data-streams", data_streams::data_streams),
     ("netlink", netlink::netlink),
     ("fleet-run", fleet::fleet),
+    ("guests", guests::guests),
 ];
 
 /// Returns the seeds of a target.
@@ -85,6 +87,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "packets" => packets::seeds(),
         "data-streams" => data_streams::seeds(),
         "netlink" => netlink::seeds(),
+        "guests" => guests::seeds(),
         _ => vec![Vec::new(), b"{}".to_vec()],
     }
 }

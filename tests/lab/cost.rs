@@ -28,7 +28,8 @@ fn cost_contains_the_slowdown_of_a_program_with_remote_memory() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = |name: &str| fs::read_to_string(folder.0.join(name)).expect("a file of results");
         let cost = ProgramCost::from_json(&text("cost.json")).expect("a cost");
-        let most = |on: Vec<(u32, f64)>| on.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(node, _)| node);
+        let most =
+            |on: Vec<(u32, f64)>| on.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(node, _)| node);
         let nodes = |on: &std::collections::BTreeMap<numaio_machine::ids::NodeId, f64>| {
             on.iter().map(|(node, value)| (node.0, *value)).collect::<Vec<_>>()
         };

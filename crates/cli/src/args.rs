@@ -80,6 +80,7 @@ impl Args {
             Command::Metrics(args) => commands::metrics::run(common, args),
             Command::Irq(args) => commands::irq::run(common, args),
             Command::Undo(args) => commands::undo::run(common, args),
+            Command::Vm(args) => commands::vm::run(common, args),
             Command::Fleet(args) => commands::fleet::run(common, args, Self::parse_words),
             Command::Generate(args) => commands::generate::run(args, Self::command()),
         }
@@ -224,6 +225,7 @@ pub enum Command {
     /// Show, plan and set the CPUs that serve devices: interrupts, RPS, RFS, XPS
     Irq(commands::irq::IrqArgs),
     Undo(commands::undo::UndoArgs),
+    Vm(commands::vm::VmArgs),
     Generate(commands::generate::GenerateArgs),
 }
 

@@ -160,14 +160,25 @@ pub fn lock(common: &Common) -> Option<File> {
 }
 
 /// Applies changes of interrupts with a new receipt; returns its ID and the receipt.
-pub fn apply_irq(kernel: &Kernel, mut receipt: Receipt) -> Result<(String, Receipt), ApplyError> {
+pub fn apply_irq(kernel: &Kernel, receipt: Receipt) -> Result<(String, Receipt), ApplyError> {
+    apply_numbered(kernel, receipt, "irq")
+}
+
+/// Applies changes with a new receipt, whose ID is the kind and the next number, such as `vm-2`;
+/// returns the ID and the receipt.
+pub fn apply_numbered(
+    kernel: &Kernel,
+    mut receipt: Receipt,
+    kind: &str,
+) -> Result<(String, Receipt), ApplyError> {
     receipt.underway = Some(0);
+    let prefix = format!("{kind}-");
     let existing = store::receipts().map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))?;
     // Of all machines, so that IDs stay unique when this machine's fingerprint changes.
     let last =
-        existing.iter().filter(|file| file.what.starts_with("irq-")).map(|file| number(&file.what)).max();
+        existing.iter().filter(|file| file.what.starts_with(&prefix)).map(|file| number(&file.what)).max();
     let path_of = |id: &str| store::receipt(&receipt.machine, id);
-    let (id, path) = save_new(&receipt, last.unwrap_or(0), path_of)
+    let (id, path) = save_new(&receipt, kind, last.unwrap_or(0), path_of)
         .map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))?;
     apply(kernel, receipt, &path).map(|receipt| (id, receipt))
 }
@@ -176,6 +187,7 @@ pub fn apply_irq(kernel: &Kernel, mut receipt: Receipt) -> Result<(String, Recei
 /// taken.
 fn save_new(
     receipt: &Receipt,
+    kind: &str,
     last: u32,
     path_of: impl Fn(&str) -> Result<PathBuf, Failure>,
 ) -> Result<(String, PathBuf), Failure> {
@@ -183,7 +195,7 @@ fn save_new(
     let mut number = last;
     loop {
         number = number.saturating_add(1);
-        let id = format!("irq-{number}");
+        let id = format!("{kind}-{number}");
         let path = path_of(&id)?;
         let created = user_files::create(&path, json.as_bytes(), Durable(true));
         if created.map_err(|error| failure::cannot_write(&path, &error))? {
@@ -286,7 +298,7 @@ mod tests {
     fn concurrent_saves_get_different_numbers() {
         let dir = std::env::temp_dir().join(format!("numaio-receipts-{}", std::process::id()));
         fs::create_dir(&dir).expect("a directory");
-        let save = |made_at| save_new(&receipt(made_at), 3, |id| Ok(dir.join(id))).expect("saved");
+        let save = |made_at| save_new(&receipt(made_at), "irq", 3, |id| Ok(dir.join(id))).expect("saved");
         let stored = [save(1), save(2)];
         let read = |path: &PathBuf| Receipt::from_json(&fs::read_to_string(path).expect("a file"));
         let times = stored.each_ref().map(|(_, path)| read(path).expect("a receipt").made_at);

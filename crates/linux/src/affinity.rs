@@ -60,6 +60,14 @@ impl Mask {
         Some(set)
     }
 
+    /// Binds a thread of any process (sched_setaffinity(2)).
+    ///
+    /// # Errors
+    /// The kernel's error: the thread has ended, belongs to another user, or no CPU remains.
+    pub fn apply_to(&self, tid: u32) -> io::Result<()> {
+        set_of(tid, &self.0)
+    }
+
     /// Binds the calling thread. The kernel ignores CPUs that are offline or outside the cpuset.
     ///
     /// # Errors
@@ -76,9 +84,13 @@ fn mask_of(cpu: CpuId) -> Option<Vec<u64>> {
 }
 
 fn set(mask: &[u64]) -> io::Result<()> {
-    // SAFETY: the kernel reads that many bytes of the mask, which lives through the call; 0 is this
-    // thread.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(mask), mask.as_ptr()) };
+    set_of(0, mask)
+}
+
+/// Sets the mask of a thread; 0 is the calling one.
+fn set_of(tid: u32, mask: &[u64]) -> io::Result<()> {
+    // SAFETY: the kernel reads that many bytes of the mask, which lives through the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(mask), mask.as_ptr()) };
     if result == 0 {
         Ok(())
     } else {

@@ -1,6 +1,6 @@
 //! Changes of kernel settings.
 
-use crate::{ethtool, Root};
+use crate::{ethtool, guest_control, Root};
 use numaio_machine::control::{Change, ControlError};
 use numaio_machine::ids::CpuId;
 use numaio_machine::prefetch::{registers_path, PrefetchRegister};
@@ -36,6 +36,10 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
         }
         Change::Prefetchers { cpu, disabled } => set_prefetchers(root, *cpu, *disabled),
         Change::ReceiveTable { interface, queues } => set_receive_table(change, interface, queues),
+        Change::ThreadAffinity { .. }
+        | Change::ProcessNodes { .. }
+        | Change::LibvirtPin { .. }
+        | Change::VirtualFunctions { .. } => guest_control::apply(root, change),
         Change::IrqAffinity { .. }
         | Change::RpsCpus { .. }
         | Change::RpsFlows { .. }

@@ -20,6 +20,8 @@ mod counters;
 pub mod cuda;
 mod ethtool;
 mod group_guard;
+mod guest_control;
+pub mod guest_monitor;
 pub mod interrupt;
 pub mod io;
 mod kernel;

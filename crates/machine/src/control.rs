@@ -1,7 +1,8 @@
 //! Changes of machine settings, each with its inverse.
 
+use crate::devices::PciAddress;
 use crate::ids::{CpuId, NodeId};
-use crate::set::CpuSet;
+use crate::set::{CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -92,6 +93,80 @@ pub enum Change {
         /// Bits of the disabled prefetchers in the CPU's register; 0 enables all.
         disabled: u64,
     },
+    /// CPUs on which a thread may run (sched_setaffinity(2)).
+    ThreadAffinity {
+        /// Process id.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// Start time of the thread in clock ticks since boot, which identifies it.
+        start_time: u64,
+        /// The CPUs; not empty.
+        cpus: CpuSet,
+    },
+    /// Nodes that hold the pages of a process (migrate_pages(2)). The inverse also moves pages that
+    /// were on the new nodes before.
+    ProcessNodes {
+        /// Process id.
+        pid: u32,
+        /// Start time of the process in clock ticks since boot, which identifies it.
+        start_time: u64,
+        /// Nodes to move from.
+        from: NodeSet,
+        /// Nodes to move to.
+        to: NodeSet,
+    },
+    /// CPUs of a thread of a guest that libvirt owns, set by virsh(1), so that libvirt records them.
+    LibvirtPin {
+        /// Name of the domain.
+        domain: String,
+        /// The thread, as libvirt names it.
+        thread: LibvirtThread,
+        /// Process id of its hypervisor.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// Start time of the thread in clock ticks since boot, which identifies it.
+        start_time: u64,
+        /// The CPUs; not empty.
+        cpus: CpuSet,
+    },
+    /// Number of enabled virtual functions (`Documentation/PCI/pci-iov-howto.rst`).
+    VirtualFunctions {
+        /// The physical function.
+        function: PciAddress,
+        /// Enabled virtual functions; 0 removes all.
+        count: u32,
+    },
+}
+
+/// A thread of a guest, as libvirt names it (virsh(1): vcpupin, emulatorpin, iothreadpin).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[serde(tag = "thread", rename_all = "kebab-case")]
+pub enum LibvirtThread {
+    /// A virtual CPU.
+    Vcpu {
+        /// Its number.
+        number: u32,
+    },
+    /// All threads of the hypervisor without another role.
+    Emulator,
+    /// An I/O thread.
+    IoThread {
+        /// Its number, from 1.
+        number: u32,
+    },
+}
+
+impl fmt::Display for LibvirtThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Vcpu { number } => write!(f, "vCPU {number}"),
+            Self::Emulator => f.write_str("emulator"),
+            Self::IoThread { number } => write!(f, "I/O thread {number}"),
+        }
+    }
 }
 
 impl Change {
@@ -106,6 +181,18 @@ impl Change {
             }
             (Self::Prefetchers { cpu: one, .. }, Self::Prefetchers { cpu: other, .. }) => one == other,
             (Self::IrqAffinity { irq: one, .. }, Self::IrqAffinity { irq: other, .. }) => one == other,
+            (
+                Self::ThreadAffinity { tid, start_time, .. } | Self::LibvirtPin { tid, start_time, .. },
+                Self::ThreadAffinity { tid: other, start_time: since, .. }
+                | Self::LibvirtPin { tid: other, start_time: since, .. },
+            ) => (tid, start_time) == (other, since),
+            (
+                Self::ProcessNodes { pid, start_time, .. },
+                Self::ProcessNodes { pid: other, start_time: since, .. },
+            ) => (pid, start_time) == (other, since),
+            (Self::VirtualFunctions { function, .. }, Self::VirtualFunctions { function: other, .. }) => {
+                function == other
+            }
             (Self::RpsCpus { interface, queue, .. }, Self::RpsCpus { interface: of, queue: other, .. })
             | (Self::RpsFlows { interface, queue, .. }, Self::RpsFlows { interface: of, queue: other, .. })
             | (Self::XpsCpus { interface, queue, .. }, Self::XpsCpus { interface: of, queue: other, .. }) => {
@@ -162,6 +249,18 @@ impl fmt::Display for Change {
                 write!(f, "hardware prefetchers of CPU {cpu} off (bits {disabled:#x})")
             }
             Self::SockFlowEntries { entries } => write!(f, "RFS of the machine to {entries} flows"),
+            Self::ThreadAffinity { pid, tid, cpus, .. } => {
+                write!(f, "thread {tid} of process {pid} to CPUs {cpus}")
+            }
+            Self::ProcessNodes { pid, from, to, .. } => {
+                write!(f, "memory of process {pid} on nodes {from} to nodes {to}")
+            }
+            Self::LibvirtPin { domain, thread, cpus, .. } => {
+                write!(f, "{thread} of libvirt domain '{domain}' to CPUs {cpus}")
+            }
+            Self::VirtualFunctions { function, count } => {
+                write!(f, "virtual functions of {function} to {count}")
+            }
         }
     }
 }
@@ -178,6 +277,12 @@ pub enum ControlError {
     Unmovable {
         /// Interrupt number.
         irq: u32,
+    },
+    /// The process or thread has ended, and its settings with it.
+    #[error("{what}: it has ended")]
+    Ended {
+        /// The attempted change.
+        what: String,
     },
     /// Missing privileges, or read-only settings in a container (EACCES, EPERM, EROFS).
     #[error("{what}: {why}")]

@@ -18,6 +18,7 @@ pub mod devices;
 pub mod discover;
 mod finding;
 pub mod findings;
+pub mod guests;
 pub mod ids;
 pub mod interleave;
 pub mod inventory;

@@ -3,10 +3,12 @@
 //! Other crates decide which changes to make. This crate applies them completely or not at all, and
 //! records them in a [`Receipt`], so that they can be undone, also after a crash.
 
+mod guests;
 pub mod irq;
 mod status;
 mod verify;
 
+pub use guests::{check_guest, guest_changes, GuestChangeError, GuestChanges, GuestCheck};
 pub use status::status;
 pub use verify::PlacementWatch;
 
@@ -169,7 +171,12 @@ pub fn undo(
 }
 
 fn revert(control: &dyn Control, applied: Vec<AppliedChange>) -> Vec<AppliedChange> {
-    applied.into_iter().rev().filter(|applied| control.apply(&applied.inverse).is_err()).collect()
+    let is_left = |applied: &AppliedChange| match control.apply(&applied.inverse) {
+        // Settings of a process that has ended no longer exist.
+        Ok(_) | Err(ControlError::Ended { .. }) => false,
+        Err(_) => true,
+    };
+    applied.into_iter().rev().filter(is_left).collect()
 }
 
 #[cfg(test)]
@@ -267,6 +274,29 @@ mod tests {
             (receipt, Vec::new()),
             "a receipt without recorded handlers"
         );
+    }
+
+    /// A machine whose process ends after some changes.
+    struct EndingProcess(Cell<u32>);
+
+    impl Control for EndingProcess {
+        fn apply(&self, change: &Change) -> Result<Change, ControlError> {
+            match self.0.get() {
+                0 => Err(ControlError::Ended { what: change.to_string() }),
+                left => {
+                    self.0.set(left - 1);
+                    Ok(change.clone())
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_process_that_ends_between_changes() {
+        let error = super::apply(&EndingProcess(Cell::new(2)), to(&[1, 2, 3]), &mut |_| Ok(()));
+        let error = error.expect_err("the third change fails");
+        assert!(matches!(error, ApplyError::Failed(ControlError::Ended { .. })), "{error}");
+        assert!(undo(&EndingProcess(Cell::new(0)), "a", to(&[1])).expect("the same machine").is_empty());
     }
 
     #[test]

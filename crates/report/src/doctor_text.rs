@@ -113,7 +113,8 @@ fn lines(page: &mut TextPage, write: impl Fn(&mut TextPage, &str), texts: impl I
     }
 }
 
-fn cost(cost: &Cost) -> String {
+/// Formats a cost: `45 % of device read of devices on node 7, according to the copy model`.
+pub(crate) fn cost(cost: &Cost) -> String {
     match cost {
         Cost::Nothing => "none by itself".to_owned(),
         Cost::Unknown { find_out } => format!("unknown: {find_out}"),

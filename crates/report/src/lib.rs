@@ -16,6 +16,7 @@ mod doctor_text;
 mod fleet;
 mod fleet_run_text;
 mod gpu_text;
+mod guests;
 mod html;
 mod hwloc;
 mod interleave_text;
@@ -69,6 +70,10 @@ pub use fleet::{
 };
 pub use fleet_run_text::fleet_status_text;
 pub use gpu_text::gpu_text;
+pub use guests::{
+    guest_domain, guest_domain_from, guest_kubevirt, guest_openstack, guest_plan_text, guest_proxmox,
+    guest_qemu, guest_text, guests_text,
+};
 pub use html::html;
 pub use hwloc::{hwloc_annotate, hwloc_xml, MeasurementSet};
 pub use interleave_text::interleave_text;

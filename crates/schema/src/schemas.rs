@@ -30,6 +30,12 @@ pub const FLEET_RUN_SCHEMA: &str = "numaio/fleet-run/1";
 /// Schema and version of [`FleetStatus`](crate::FleetStatus).
 pub const FLEET_STATUS_SCHEMA: &str = "numaio/fleet-status/1";
 
+/// Schema and version of [`GuestPlan`](crate::GuestPlan).
+pub const GUEST_PLAN_SCHEMA: &str = "numaio/guest-plan/1";
+
+/// Schema and version of [`GuestsDocument`](crate::GuestsDocument).
+pub const GUESTS_SCHEMA: &str = "numaio/guests/1";
+
 /// Schema and version of [`HostReport`](crate::HostReport).
 pub const HOST_REPORT_SCHEMA: &str = "numaio/host-report/1";
 

@@ -7,10 +7,10 @@ use numaio_machine::ids::NodeId;
 use numaio_schema::{
     BaselineComparison, CommandArg, Comparison, Cost, CounterRecord, DaemonState, DevicePurpose,
     DevicesDocument, Diagnosis, Document, DocumentError, FigureScope, FleetCheck, FleetHostState,
-    FleetHostSummary, FleetLauncher, FleetRun, FleetStatus, FleetSummary, HostReport, IoPrediction, Job,
-    JobProblem, JobState, Model, PingRecord, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record,
-    SharingModel, Stage, Striping, SweepRecord, SweepScope, TopologyDocument, TransferDeviceKind,
-    TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
+    FleetHostSummary, FleetLauncher, FleetRun, FleetStatus, FleetSummary, GuestPlan, GuestsDocument,
+    HostReport, IoPrediction, Job, JobProblem, JobState, Model, PingRecord, Plan, PlanProblem, PlannedPath,
+    Quantity, Receipt, Record, SharingModel, Stage, Striping, SweepRecord, SweepScope, TopologyDocument,
+    TransferDeviceKind, TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
 };
 
 #[test]
@@ -114,6 +114,47 @@ fn host_report_version_1_round_trips() {
     assert!(matches!(error, DocumentError::UnsupportedVersion { age: "a newer", .. }), "{error}");
     let cut = HostReport::from_json(&text[..text.len() / 2]).expect_err("half a report");
     assert!(cut.to_string().contains("incomplete JSON"), "{cut}");
+}
+
+#[test]
+fn guests_version_1_round_trips() {
+    let text = include_str!("fixtures/guests-1.json");
+    let document = GuestsDocument::from_json(text).expect("guests");
+    let json = serde_json::to_string(&document).expect("JSON");
+    assert_eq!(GuestsDocument::from_json(&json).expect("the same guests"), document);
+    let guest = &document.guests[0];
+    assert!(guest.pinned && guest.has_faults() && guest.configuration.owns_device());
+    let roles: Vec<String> = guest.threads.iter().map(|thread| thread.role.to_string()).collect();
+    assert_eq!(roles, ["vCPU 0", "I/O iothread1", "emulator"]);
+    assert_eq!((guest.threads[1].name.as_str(), guest.devices[0].node), ("IO iothread1", Some(NodeId(1))));
+}
+
+#[test]
+fn guest_plan_version_1_round_trips() {
+    let text = include_str!("fixtures/guest-plan-1.json");
+    let plan = GuestPlan::from_json(text).expect("a plan");
+    let json = serde_json::to_string(&plan).expect("JSON");
+    assert_eq!(GuestPlan::from_json(&json).expect("the same plan"), plan);
+    assert_eq!((plan.guests[0].memory_bytes(), plan.guests[0].vcpus().len()), (1 << 30, 2));
+    assert_eq!(plan.guests[0].function.as_ref().map(|function| function.of.as_str()), Some("eth0"));
+    let newer = text.replacen("guest-plan/1", "guest-plan/2", 1);
+    assert!(matches!(GuestPlan::from_json(&newer), Err(DocumentError::UnsupportedVersion { .. })));
+}
+
+/// Changes of guests, as receipts hold them.
+#[test]
+fn changes_of_guests_round_trip() {
+    for text in [
+        r#"{"change":"thread-affinity","pid":7,"tid":8,"start_time":9,"cpus":"0-3"}"#,
+        r#"{"change":"process-pages","pid":7,"start_time":9,"from":"0","to":"1-2"}"#,
+        r#"{"change":"libvirt-pin","domain":"web","thread":{"thread":"vcpu","number":1},"pid":7,"tid":8,"start_time":9,"cpus":"4"}"#,
+        r#"{"change":"libvirt-pin","domain":"web","thread":{"thread":"emulator"},"pid":7,"tid":7,"start_time":9,"cpus":"4"}"#,
+        r#"{"change":"virtual-functions","function":"0000:3b:00.0","count":4}"#,
+    ] {
+        let change: Change = serde_json::from_str(text).expect(text);
+        assert_eq!(serde_json::to_string(&change).expect("JSON"), text);
+        assert!(change.is_same_setting(&change), "{text}");
+    }
 }
 
 #[test]

@@ -101,8 +101,8 @@ fn write_schemas(dir: &Path) -> Result<(), Failure> {
 
 /// Returns the schema of a document that the user named; of several versions the newest.
 fn schema(name: &str) -> Result<DocumentSchema, Failure> {
-    let named = json_schemas().into_iter().filter(|schema| schema.is_named(name));
-    named.last().ok_or_else(|| {
+    let mut named = json_schemas().into_iter().filter(|schema| schema.is_named(name));
+    named.next_back().ok_or_else(|| {
         let ids = json_schemas().into_iter().map(|schema| schema.id).collect::<Vec<_>>().join(", ");
         Failure::usage(format!("no document '{}'", name.escape_debug())).hint(format!("documents: {ids}"))
     })

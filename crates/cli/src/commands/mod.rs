@@ -38,3 +38,4 @@ mod tape_io;
 pub mod topology;
 pub mod undo;
 pub mod validate;
+pub mod vm;

@@ -5,6 +5,7 @@
 
 mod confinement;
 mod findings;
+mod guests;
 mod iommu;
 mod memory;
 mod multipath;
@@ -17,6 +18,7 @@ mod stacks;
 mod steering;
 mod symptom;
 
+pub use guests::guest_symptoms;
 pub use programs::{remote_programs, Program};
 pub use stacks::{split_stack, stacks};
 pub use symptom::{Effect, Fix, Symptom};

@@ -85,6 +85,16 @@ pub fn start_time(root: &dyn Sysfs, pid: u32) -> Option<u64> {
     (!matches!(stat.state, 'Z' | 'X' | 'x')).then_some(stat.start_time)
 }
 
+/// Returns the start time of a thread, in clock ticks since boot; `None` if it ended.
+pub fn thread_start_time(root: &dyn Sysfs, pid: u32, tid: u32) -> Option<u64> {
+    stat_of(root, &format!("/proc/{pid}/task/{tid}")).ok().map(|stat| stat.start_time)
+}
+
+/// Returns the CPUs on which a thread may run; `None` if it ended.
+pub fn allowed_cpus(root: &dyn Sysfs, pid: u32, tid: u32) -> Option<CpuSet> {
+    allowed(&root.text(&format!("/proc/{pid}/task/{tid}/status")).ok()?)
+}
+
 /// Returns the number of threads in uninterruptible sleep, which ignore even SIGKILL.
 pub fn uninterruptible_threads(root: &dyn Sysfs, pid: u32) -> usize {
     let tids = numbers(root, &format!("/proc/{pid}/task"));

@@ -159,7 +159,10 @@ fn movable_ranges_need_readable_files() {
     Program::new(7).write(&mut tree);
     assert_eq!(read_movable_ranges(&tree, 7, false, false), None);
     tree.file("/proc/7/maps", "1000-b000 rw-p 00000000 00:00 0 [heap]\n");
-    assert_eq!(read_movable_ranges(&tree, 7, false, false), Some(vec![std::ops::Range { start: 0x1000, end: 0xb000 }]));
+    assert_eq!(
+        read_movable_ranges(&tree, 7, false, false),
+        Some(vec![std::ops::Range { start: 0x1000, end: 0xb000 }])
+    );
     assert_eq!(read_movable_ranges(&tree, 7, true, false), None, "locked ranges are unknown");
     tree.file("/proc/7/smaps", "1000-b000 rw-p 00000000 00:00 0 [heap]\nVmFlags: rd wr lo\n");
     assert_eq!(read_movable_ranges(&tree, 7, true, false), Some(Vec::new()));

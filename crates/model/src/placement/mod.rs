@@ -117,6 +117,19 @@ pub(crate) fn usable_nodes(topology: &Topology) -> NodeSet {
     usable.filter(|node| !topology.cores(node.id).is_empty()).map(|node| node.id).collect()
 }
 
+/// Ranks the usable nodes for a device on a node in both directions; equally for an unknown node.
+pub(crate) fn rank_nodes(
+    topology: &Topology,
+    node: Option<NodeId>,
+    models: &[&Model],
+) -> (Basis, Vec<RankedNode>) {
+    let usable = usable_nodes(topology);
+    match node {
+        Some(node) => rank::nodes(topology, node, models, &PlacementRequest::default(), &usable),
+        None => (Basis::Nothing, rank::alike(&usable)),
+    }
+}
+
 fn targets(
     topology: &Topology,
     near: &[TargetDevice],

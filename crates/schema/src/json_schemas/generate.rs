@@ -9,6 +9,8 @@ use crate::fleet_check::FleetCheck;
 use crate::fleet_report::HostReport;
 use crate::fleet_run::{FleetRun, FleetStatus};
 use crate::fleet_summary::{FleetHostSummary, FleetSummary};
+use crate::guest_plan::GuestPlan;
+use crate::guests::GuestsDocument;
 use crate::interleave::InterleaveWeights;
 use crate::io::IoRecord;
 use crate::irq::IrqDocument;
@@ -80,6 +82,8 @@ pub fn generate_definitions() -> Value {
         RECEIPT_SCHEMA: Receipt,
         RECORD_SCHEMA: Record,
         COST_SCHEMA: ProgramCost,
+        GUEST_PLAN_SCHEMA: GuestPlan,
+        GUESTS_SCHEMA: GuestsDocument,
         STATUS_SCHEMA: Status,
         STREAM_SCHEMA: StreamRecord,
         SWEEP_SCHEMA: SweepRecord,

@@ -289,9 +289,14 @@ impl Control for Simulated {
                 tree.file(&path, format!("{weight}\n"));
                 Ok(Change::InterleaveWeight { node: *node, weight: before })
             }
-            Change::Prefetchers { .. } => refused("No such file or directory"),
             // The simulated cards have no indirection table.
             Change::ReceiveTable { .. } => refused("Operation not supported"),
+            Change::Prefetchers { .. } | Change::VirtualFunctions { .. } => {
+                refused("No such file or directory")
+            }
+            Change::ThreadAffinity { .. } | Change::ProcessNodes { .. } | Change::LibvirtPin { .. } => {
+                refused("No such process")
+            }
             // The simulated kernel is Linux 6.12, which lacks it.
             Change::AutomaticInterleave { .. } => refused("No such file or directory"),
             Change::IrqAffinity { .. }

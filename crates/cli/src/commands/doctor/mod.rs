@@ -2,7 +2,7 @@
 
 mod programs;
 
-use super::{placement, tape_io};
+use super::{placement, tape_io, vm};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::options::Common;
@@ -99,7 +99,15 @@ pub fn diagnose(
     let mut symptoms = checkup::check(machine, topology, conditions);
     symptoms.extend(spanning_stacks(machine, topology));
     if machine.is_live() {
-        symptoms.extend(programs::find_remote_programs(machine, topology, &models, &mut not_checked));
+        let (of_guests, guests) = vm::observe::symptoms(machine, topology, &models);
+        symptoms.extend(of_guests);
+        symptoms.extend(programs::find_remote_programs(
+            machine,
+            topology,
+            &models,
+            &guests,
+            &mut not_checked,
+        ));
     }
     if !devices.is_empty() {
         symptoms = numaio_model::filter_by_devices(symptoms, topology, &devices);

@@ -17,17 +17,19 @@ const MAX_PROCESSES: usize = 10_000;
 /// Minimum time over which the I/O of a program is measured.
 const SAMPLE_TIME: Duration = Duration::from_millis(500);
 
-/// Returns the symptoms of all visible programs, and adds others to the list of unchecked items.
+/// Returns the symptoms of all visible programs except guests, which have symptoms of their own, and adds
+/// others to the list of unchecked items.
 pub fn find_remote_programs(
     machine: &Machine,
     topology: &Topology,
     models: &[Model],
+    guests: &[u32],
     not_checked: &mut Vec<String>,
 ) -> Vec<Symptom> {
     if topology.cpu_nodes().len() < 2 && topology.memory_nodes().len() < 2 {
         return Vec::new();
     }
-    let is_other = |pid: &u32| *pid != std::process::id();
+    let is_other = |pid: &u32| *pid != std::process::id() && !guests.contains(pid);
     let pids: Vec<u32> = process::pids(machine).into_iter().filter(is_other).collect();
     let mut found = Vec::new();
     let mut hidden = 0;

@@ -3,7 +3,7 @@
 mod devices;
 mod plan_file;
 
-pub use devices::devices_of;
+pub use devices::{devices_of, find as find_device};
 pub use plan_file::{parse_transfer, read, read_transfer};
 
 use super::measuring::{self, MeasuredMachine};

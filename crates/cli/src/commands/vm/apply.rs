@@ -1,0 +1,208 @@
+//! `numaio vm apply`: moves a running guest to its planned CPUs and nodes.
+
+use super::observe::{self, Host};
+use super::planning::{self, PlacingOptions};
+use super::requests::{Requested, Targets};
+use crate::failure::{self, Failure};
+use crate::machine::Machine;
+use crate::options::Common;
+use crate::output::{self, json};
+use crate::{input, receipts};
+use clap::Args;
+use numaio_machine::guests::{Guest, GuestDevice};
+use numaio_machine::near::Handle;
+use numaio_machine::units::format_size;
+use numaio_place::{check_guest, guest_changes, GuestChangeError, GuestCheck};
+use numaio_schema::{AppliedChange, GuestPlacement, GuestPlan, GuestStatus};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Prefix of the IDs of receipts of guests.
+pub const RECEIPT_KIND: &str = "vm";
+
+/// Arguments of `numaio vm apply`.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// Name or process ID of a running guest
+    #[arg(value_name = "NAME|PID")]
+    pub guest: String,
+    /// Move it near this device, path or host; may be repeated; default: the devices that it uses
+    #[arg(long, value_name = "HANDLE")]
+    pub near: Vec<Handle>,
+    /// Read the placement from FILE, as written by numaio vm place --json or numaio vm plan --json;
+    /// - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["near", "hyper_threads"])]
+    pub plan: Option<PathBuf>,
+    /// Pin vCPUs to hardware threads instead of cores
+    #[arg(long)]
+    pub hyper_threads: bool,
+    /// Pin threads only, and leave the memory where it is
+    #[arg(long)]
+    pub threads_only: bool,
+    /// Show the changes without applying them
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the guest after the changes as JSON
+    #[arg(long, conflicts_with = "dry_run")]
+    pub json: bool,
+}
+
+const PERMISSION_HINT: &str =
+    "nothing was changed. Guests of other users require root, or CAP_SYS_NICE; those of libvirt require access to it";
+
+/// Runs `numaio vm apply`.
+pub fn run(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
+    let kernel = receipts::live_kernel(common)?;
+    let _lock = (!args.dry_run).then(|| receipts::lock(common));
+    let machine = Machine::pick(common)?;
+    let host = Host::read(common, &machine)?;
+    let guest = observe::select(&machine, &args.guest)?;
+    let placement = match &args.plan {
+        Some(path) => from_file(&host, path, &guest)?,
+        None => planned(&host, &guest, args)?,
+    };
+    let status = describe(&host, guest)?;
+    let changes = changes(&status, &placement, args)?;
+    if args.dry_run {
+        return show_changes(&changes);
+    }
+    if changes.is_empty() {
+        output::remark(common, &format!("guest '{}' is already where it should be", status.name));
+    } else {
+        let receipt = receipts::planned_receipt(&kernel, &host.topology.identity.fingerprint, changes);
+        let (id, done) = receipts::apply_numbered(&kernel, receipt, RECEIPT_KIND)
+            .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
+        let count = done.applied.len();
+        output::remark(common, &format!("made {count} changes; numaio undo {id} reverts them"));
+    }
+    verify(common, &host, &status, &placement, args)
+}
+
+fn describe(host: &Host, guest: Guest) -> Result<GuestStatus, Failure> {
+    let name = guest.name();
+    host.describe(vec![guest]).pop().ok_or_else(|| ended(&name))
+}
+
+fn ended(name: &str) -> Failure {
+    Failure::new(format!("guest '{name}' has ended")).hint("numaio vm list lists the guests")
+}
+
+/// Plans the guest near the requested devices, or near those that it uses.
+fn planned(host: &Host, guest: &Guest, args: &ApplyArgs) -> Result<GuestPlacement, Failure> {
+    let devices = host.devices(guest);
+    let mut requested = Requested::default();
+    requested.add_running(guest)?;
+    let mut targets = Targets::new(host, &devices);
+    let mut demands = Vec::new();
+    for handle in &args.near {
+        demands.extend(targets.add(host, handle, None)?);
+    }
+    if args.near.is_empty() {
+        let located = devices.iter().filter(|device: &&GuestDevice| device.node.is_some());
+        demands.extend(located.filter_map(|device| targets.add_used(host, device)));
+    }
+    if demands.is_empty() {
+        return Err(Failure::usage(format!("guest '{}' uses no device with a known node", guest.name()))
+            .hint("name the device that it should be near: --near eth0"));
+    }
+    requested.requests[0].demands = demands;
+    let guests = observe::all(host.machine);
+    let options = PlacingOptions { hardware_threads: args.hyper_threads, functions: false };
+    let mut plan = planning::plan(host, &guests, &requested, &targets, options)?;
+    Ok(plan.guests.remove(0))
+}
+
+/// Reads the placement of a guest from a plan of this machine.
+fn from_file(host: &Host, path: &Path, guest: &Guest) -> Result<GuestPlacement, Failure> {
+    let text = input::read_text(path)?;
+    let plan = GuestPlan::from_json(&text).map_err(|error| failure::not_a_document(path, &text, &error))?;
+    let (found, own) = (&plan.machine.fingerprint, &host.topology.identity.fingerprint);
+    if found != own {
+        return Err(Failure::file(
+            path,
+            format!("the plan is for machine {found}, not for this machine {own}"),
+        )
+        .hint("numaio vm place plans this machine"));
+    }
+    let name = guest.name();
+    plan.guests.into_iter().find(|placed| placed.name == name).ok_or_else(|| {
+        Failure::file(path, format!("the plan has no guest '{name}'"))
+            .hint("plan the guest by its name: numaio vm place NAME --near HANDLE --json")
+    })
+}
+
+fn changes(
+    status: &GuestStatus,
+    placement: &GuestPlacement,
+    args: &ApplyArgs,
+) -> Result<Vec<AppliedChange>, Failure> {
+    let found = guest_changes(status, placement).map_err(|error| {
+        let failure = Failure::new(&error);
+        match error {
+            GuestChangeError::OtherSize { .. } => failure.hint("plan the guest again"),
+            GuestChangeError::UnnamedThreads { .. } => failure.hint(
+                "start QEMU with -name NAME,debug-threads=on, or with a monitor that is free: -qmp \
+                 unix:PATH,server=on,wait=off",
+            ),
+        }
+    })?;
+    let is_memory = |applied: &AppliedChange| {
+        matches!(applied.change, numaio_machine::control::Change::ProcessNodes { .. })
+    };
+    match found.memory_refused {
+        _ if args.threads_only => Ok(found.changes.into_iter().filter(|it| !is_memory(it)).collect()),
+        Some(why) => Err(Failure::new(format!("cannot move the memory of guest '{}': {why}", status.name))
+            .hint(
+            "numaio vm place writes a configuration for its next start; --threads-only pins its threads now",
+        )),
+        None => Ok(found.changes),
+    }
+}
+
+fn show_changes(changes: &[AppliedChange]) -> Result<ExitCode, Failure> {
+    // A guest's name is the text of its user.
+    let line = |applied: &AppliedChange| numaio_transfer::line::sanitize(&applied.change.to_string()) + "\n";
+    let lines: String = changes.iter().map(line).collect();
+    output::print(if lines.is_empty() { "nothing to change\n" } else { &lines })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the guest again, and reports how much of it is in place.
+fn verify(
+    common: &Common,
+    host: &Host,
+    before: &GuestStatus,
+    placement: &GuestPlacement,
+    args: &ApplyArgs,
+) -> Result<ExitCode, Failure> {
+    let guest = observe::read_again(host.machine, before.pid, before.start_time)
+        .ok_or_else(|| ended(&before.name))?;
+    let after = describe(host, guest)?;
+    let check = check_guest(&after, placement);
+    output::remark(common, &check_text(&check));
+    if args.json {
+        output::print(&json(&host.document(vec![after], None))?)?;
+    }
+    let is_in_place = check.threads == check.all_threads && (args.threads_only || is_memory_in_place(&check));
+    Ok(if is_in_place { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Share of memory that must be in place; the rest are pages of the hypervisor itself.
+const IN_PLACE: f64 = 0.95;
+
+fn is_memory_in_place(check: &GuestCheck) -> bool {
+    match (check.bytes, check.all_bytes) {
+        (Some(bytes), Some(all)) => bytes as f64 >= IN_PLACE * all as f64,
+        _ => true,
+    }
+}
+
+fn check_text(check: &GuestCheck) -> String {
+    let threads = format!("{} of {} threads are on their CPUs", check.threads, check.all_threads);
+    match (check.bytes, check.all_bytes) {
+        (Some(bytes), Some(all)) => {
+            format!("{threads}, {} of {} of memory on its nodes", format_size(bytes), format_size(all))
+        }
+        _ => threads,
+    }
+}

@@ -1,0 +1,73 @@
+//! Plans of guests on a host.
+
+use super::observe::Host;
+use super::requests::{self, Requested, Targets};
+use crate::failure::Failure;
+use numaio_machine::guests::Guest;
+use numaio_model::{plan_guests, GuestPlanError, GuestPlanInputs};
+use numaio_schema::{GuestPlan, Model, GUEST_PLAN_SCHEMA};
+
+/// How guests are placed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PlacingOptions {
+    /// Whether virtual CPUs get hardware threads, not cores.
+    pub hardware_threads: bool,
+    /// Whether guests get virtual functions.
+    pub functions: bool,
+}
+
+/// Plans the requested guests beside those that are running.
+pub fn plan(
+    host: &Host,
+    guests: &[Guest],
+    requested: &Requested,
+    targets: &Targets,
+    options: PlacingOptions,
+) -> Result<GuestPlan, Failure> {
+    let models: Vec<&Model> = host.models.iter().collect();
+    let inputs = GuestPlanInputs {
+        topology: &host.topology,
+        models: &models,
+        requests: &requested.requests,
+        targets: &targets.devices,
+        occupied: &requests::occupied(guests, &requested.running),
+        released: &requested.released,
+        hardware_threads: options.hardware_threads,
+        functions: options.functions,
+    };
+    let planned = plan_guests(&inputs).map_err(failure)?;
+    Ok(GuestPlan {
+        schema: GUEST_PLAN_SCHEMA.to_owned(),
+        numaio: env!("CARGO_PKG_VERSION").to_owned(),
+        made_at: host.machine.time(),
+        machine: host.topology.identity.clone(),
+        source: host.machine.source(),
+        requests: requested.requests.clone(),
+        nodes: planned.nodes,
+        devices: planned.devices,
+        guests: planned.guests,
+        value: planned.value,
+        bound: planned.bound,
+        proof: planned.proof,
+        examined: planned.examined,
+        baselines: planned.baselines,
+        notes: planned.notes,
+    })
+}
+
+fn failure(error: GuestPlanError) -> Failure {
+    let failure = Failure::new(&error);
+    match error {
+        GuestPlanError::NoGuest | GuestPlanError::TooManyGuests(_) | GuestPlanError::Empty { .. } => {
+            Failure::usage(&error)
+        }
+        GuestPlanError::TooLarge { .. } | GuestPlanError::DoNotFit { .. } => failure.hint(
+            "request fewer vCPUs or less memory, stop other guests, or pin to hardware threads with --hyper-threads; \
+             huge pages must be reserved on each node",
+        ),
+        GuestPlanError::NoFunction { .. } => failure.hint(
+            "numaio topology shows the virtual functions; --create-vfs N enables them if none are enabled",
+        ),
+        GuestPlanError::UnknownDevice { .. } => failure,
+    }
+}

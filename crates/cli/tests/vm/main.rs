@@ -1,0 +1,6 @@
+//! End-to-end tests of `numaio vm`, with QEMU that emulates the CPU where it is installed.
+
+mod forms;
+mod running;
+#[path = "../support/mod.rs"]
+mod support;

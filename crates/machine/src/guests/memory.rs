@@ -1,0 +1,257 @@
+//! Memory of a guest: the mappings of its hypervisor that hold it (numa(7), proc_pid_maps(5)).
+
+use super::configuration::GuestConfiguration;
+use crate::ids::NodeId;
+use crate::sysfs::{Sysfs, SysfsExt};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Smallest mapping that can hold guest memory.
+const LEAST_BYTES: u64 = 1 << 20;
+/// Bytes of an ordinary page.
+const PAGE_BYTES: u64 = 4096;
+
+/// Memory of a guest on the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct GuestMemory {
+    /// Its mappings, by address.
+    pub regions: Vec<RamRegion>,
+    /// Bytes in reserved or transparent huge pages.
+    pub huge_bytes: u64,
+    /// Bytes that the kernel may not move, as those of VFIO (`VmPin`).
+    pub pinned_bytes: u64,
+    /// Bytes locked into memory, which can still be moved (`VmLck`).
+    pub locked_bytes: u64,
+}
+
+/// A mapping that holds guest memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct RamRegion {
+    /// Address in the hypervisor.
+    pub address: u64,
+    /// Length in bytes; allocated pages may be fewer.
+    pub bytes: u64,
+    /// Memory policy, as the kernel writes it: `default`, `bind:0`.
+    pub policy: String,
+    /// File that holds it; `None` for anonymous memory.
+    pub file: Option<String>,
+    /// Bytes of its pages.
+    pub page_bytes: u64,
+    /// Allocated bytes by node.
+    pub bytes_on: BTreeMap<NodeId, u64>,
+}
+
+impl GuestMemory {
+    /// Returns the allocated bytes by node.
+    pub fn bytes_on(&self) -> BTreeMap<NodeId, u64> {
+        let mut all: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (node, bytes) in self.regions.iter().flat_map(|region| &region.bytes_on) {
+            let sum = all.entry(*node).or_default();
+            *sum = sum.saturating_add(*bytes);
+        }
+        all
+    }
+}
+
+/// Reads the memory of a guest; `None` without permission.
+pub(super) fn read(root: &dyn Sysfs, pid: u32, configuration: &GuestConfiguration) -> Option<GuestMemory> {
+    let numa_maps = root.optional(&format!("/proc/{pid}/numa_maps"))?;
+    let maps = root.optional(&format!("/proc/{pid}/maps")).unwrap_or_default();
+    let regions = guest_regions(parse_regions(&numa_maps, &maps), configuration);
+    let status = root.optional(&format!("/proc/{pid}/status")).unwrap_or_default();
+    let transparent = root.optional(&format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let of_huge_pages = regions.iter().filter(|region| region.page_bytes > PAGE_BYTES);
+    let reserved = of_huge_pages.flat_map(|region| region.bytes_on.values());
+    let reserved = reserved.fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+    Some(GuestMemory {
+        huge_bytes: reserved.saturating_add(kilobytes(&transparent, "AnonHugePages:")),
+        pinned_bytes: kilobytes(&status, "VmPin:"),
+        locked_bytes: kilobytes(&status, "VmLck:"),
+        regions,
+    })
+}
+
+/// Parses a field in kB as bytes; 0 without the field.
+fn kilobytes(text: &str, field: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(field));
+    let number = value.and_then(|value| value.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    number.unwrap_or(0).saturating_mul(1024)
+}
+
+/// Parses the mappings of a process, with their lengths from `maps`; of a mapping without length,
+/// its allocated bytes count.
+pub fn parse_regions(numa_maps: &str, maps: &str) -> Vec<RamRegion> {
+    let lengths: BTreeMap<u64, u64> = maps.lines().filter_map(extent).collect();
+    let regions = numa_maps.lines().filter_map(region).map(|mut region| {
+        let allocated = region.bytes_on.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+        region.bytes = lengths.get(&region.address).copied().unwrap_or(allocated);
+        region
+    });
+    regions.collect()
+}
+
+/// Parses the writable mapping of a line such as `7f00-7f80 rw-p 00000000 00:00 0`.
+fn extent(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split_ascii_whitespace();
+    let (from, to) = words.next()?.split_once('-')?;
+    let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
+    words.next()?.starts_with("rw").then_some((from, to.saturating_sub(from)))
+}
+
+fn region(line: &str) -> Option<RamRegion> {
+    let mut words = line.split_ascii_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let policy = words.next()?.to_owned();
+    let mut region = RamRegion { address, policy, page_bytes: PAGE_BYTES, ..RamRegion::default() };
+    let mut pages: BTreeMap<NodeId, u64> = BTreeMap::new();
+    for word in words {
+        if let Some(kb) = word.strip_prefix("kernelpagesize_kB=") {
+            region.page_bytes = kb.parse::<u64>().ok()?.saturating_mul(1024);
+        } else if let Some(path) = word.strip_prefix("file=") {
+            region.file = Some(path.replace("\\040", " "));
+        } else if let Some((node, count)) = word.strip_prefix('N').and_then(|rest| rest.split_once('=')) {
+            let (Ok(node), Ok(count)) = (node.parse(), count.parse()) else { continue };
+            pages.insert(NodeId(node), count);
+        }
+    }
+    let bytes = |count: u64| count.saturating_mul(region.page_bytes);
+    region.bytes_on = pages.into_iter().map(|(node, count)| (node, bytes(count))).collect();
+    Some(region)
+}
+
+/// Selects the mappings that hold guest memory: those of its backing files, and groups of adjacent
+/// anonymous mappings as long as a configured size, which a memory policy can divide. Without
+/// either, the longest mapping.
+fn guest_regions(all: Vec<RamRegion>, configuration: &GuestConfiguration) -> Vec<RamRegion> {
+    let all: Vec<RamRegion> = all.into_iter().filter(|region| region.bytes >= LEAST_BYTES).collect();
+    let is_backing =
+        |region: &&RamRegion| region.file.as_deref().is_some_and(|file| is_backing_file(file, configuration));
+    let mut found: Vec<RamRegion> = all.iter().filter(is_backing).cloned().collect();
+    let sizes: Vec<u64> = match configuration.backends.iter().any(|backend| backend.bytes > 0) {
+        true => configuration.backends.iter().map(|backend| backend.bytes).filter(|size| *size > 0).collect(),
+        false => configuration.memory_bytes.into_iter().collect(),
+    };
+    let anonymous: Vec<&RamRegion> = all.iter().filter(|region| region.file.is_none()).collect();
+    for group in adjacent(&anonymous) {
+        let length = group.iter().fold(0u64, |sum, region| sum.saturating_add(region.bytes));
+        if sizes.iter().any(|size| length >= *size && length - size <= LEAST_BYTES) {
+            found.extend(group.into_iter().cloned());
+        }
+    }
+    if found.is_empty() {
+        let is_plain = |region: &&RamRegion| region.file.as_deref().is_none_or(is_memory_file);
+        found.extend(all.iter().filter(is_plain).max_by_key(|region| region.bytes).cloned());
+    }
+    found.sort_by_key(|region| region.address);
+    found.dedup_by_key(|region| region.address);
+    found
+}
+
+/// Groups mappings that follow each other without a gap, in the order of addresses.
+fn adjacent<'a>(regions: &[&'a RamRegion]) -> Vec<Vec<&'a RamRegion>> {
+    let mut groups: Vec<Vec<&RamRegion>> = Vec::new();
+    for region in regions {
+        match groups.last_mut() {
+            Some(group)
+                if group
+                    .last()
+                    .is_some_and(|last| last.address.saturating_add(last.bytes) == region.address) =>
+            {
+                group.push(region);
+            }
+            _ => groups.push(vec![region]),
+        }
+    }
+    groups
+}
+
+/// Returns whether a file holds guest memory: a configured path, or a name that the hypervisors use.
+fn is_backing_file(file: &str, configuration: &GuestConfiguration) -> bool {
+    const NAMES: [&str; 5] =
+        ["/memfd:memory-backend-memfd", "/memfd:ch_ram", "/memfd:guest_mem", "/dev/hugepages/", "/memfd:ram"];
+    let is_configured = |path: &String| !path.is_empty() && file.starts_with(path.as_str());
+    NAMES.iter().any(|name| file.starts_with(name))
+        || configuration.backends.iter().filter_map(|backend| backend.path.as_ref()).any(is_configured)
+}
+
+/// Returns whether a file is memory without a file system that stores it.
+fn is_memory_file(file: &str) -> bool {
+    ["/memfd:", "/dev/shm/", "/dev/hugepages", "/anon_hugepage", "/dev/zero"]
+        .iter()
+        .any(|prefix| file.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guests::configuration::{GuestConfiguration, Hypervisor, MemoryBackend};
+    use proptest::prelude::*;
+
+    fn configuration(memory: u64) -> GuestConfiguration {
+        GuestConfiguration { memory_bytes: Some(memory), ..GuestConfiguration::new(Hypervisor::Qemu) }
+    }
+
+    const MAPS: &str = "\
+55d000000000-55d000400000 rw-p 00000000 00:00 0 [heap]
+7f0000000000-7f0002000000 rw-p 00000000 00:00 0
+7f0002000000-7f0004000000 rw-p 00000000 00:00 0
+7f0004000000-7f0004001000 ---p 00000000 00:00 0
+7f1000000000-7f1008000000 rw-p 00000000 00:00 0
+";
+    const NUMA_MAPS: &str = "\
+55d000000000 default heap anon=1024 dirty=1024 N0=1024 kernelpagesize_kB=4
+7f0000000000 bind:0 anon=8192 dirty=8192 N0=8192 kernelpagesize_kB=4
+7f0002000000 bind:1 anon=4096 dirty=4096 N0=96 N1=4000 kernelpagesize_kB=4
+7f0004000000 default
+7f1000000000 default anon=3 dirty=3 N1=3 kernelpagesize_kB=4
+";
+
+    #[test]
+    fn finds_memory_that_a_policy_divides() {
+        let found = guest_regions(parse_regions(NUMA_MAPS, MAPS), &configuration(64 << 20));
+        let addresses: Vec<u64> = found.iter().map(|region| region.address).collect();
+        assert_eq!(addresses, [0x7f00_0000_0000, 0x7f00_0200_0000], "not the longer thread stack");
+        let memory = GuestMemory { regions: found, ..GuestMemory::default() };
+        assert_eq!(
+            memory.bytes_on(),
+            [(NodeId(0), (8192 + 96) * 4096), (NodeId(1), 4000 * 4096)].into_iter().collect()
+        );
+    }
+
+    #[test]
+    fn finds_huge_pages_by_their_file() {
+        let maps = "7f2000000000-7f2040000000 rw-s 0 00:20 5 /dev/hugepages/libvirt/qemu/1-web/ram-node0\n";
+        let numa =
+            "7f2000000000 bind:1 file=/dev/hugepages/libvirt/qemu/1-web/ram\\040node0 huge anon=2 dirty=2 \
+                    N1=512 kernelpagesize_kB=2048\n";
+        let path = Some("/dev/hugepages/libvirt/qemu/1-web".to_owned());
+        let backends = vec![MemoryBackend { bytes: 1 << 30, path, ..MemoryBackend::default() }];
+        let configuration = GuestConfiguration { backends, ..configuration(1 << 30) };
+        let found = guest_regions(parse_regions(numa, maps), &configuration);
+        assert_eq!((found.len(), found[0].page_bytes), (1, 2 << 20));
+        assert_eq!(found[0].bytes_on[&NodeId(1)], 1 << 30);
+        assert!(found[0].file.as_deref().is_some_and(|file| file.ends_with("ram node0")));
+    }
+
+    #[test]
+    fn takes_the_longest_mapping_if_no_size_is_known() {
+        let unknown = GuestConfiguration { memory_bytes: None, ..configuration(0) };
+        let found = guest_regions(parse_regions(NUMA_MAPS, MAPS), &unknown);
+        assert_eq!(found.iter().map(|region| region.address).collect::<Vec<_>>(), [0x7f10_0000_0000]);
+        assert!(guest_regions(parse_regions("", ""), &unknown).is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn regions_of_any_text_do_not_panic(numa in ".*", maps in ".*", cut in 0..NUMA_MAPS.len(), count: u64) {
+            let _ = guest_regions(parse_regions(&numa, &maps), &configuration(count));
+            let huge = format!("0 bind:0 N0={count} N1={count} kernelpagesize_kB={count}\n");
+            let _ = guest_regions(parse_regions(&huge, "0-ffffffffffffffff rw-p\n"), &configuration(count));
+            let _ = parse_regions(&NUMA_MAPS[..cut], MAPS);
+        }
+    }
+}

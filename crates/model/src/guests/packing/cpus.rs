@@ -1,0 +1,82 @@
+//! CPUs of the host for the virtual CPUs and the hypervisors of placed guests.
+
+use super::inputs::GuestPlanInputs;
+use super::instance::{Choice, Instance};
+use crate::placement::usable_nodes;
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::set::CpuSet;
+use numaio_schema::{GuestPlacement, GuestPlanDevice, PinnedVcpu, PlacedCell};
+use std::collections::BTreeMap;
+
+/// Returns the CPUs of each node that virtual CPUs may have, in the order in which they are
+/// assigned: those that serve interrupts of the devices last.
+pub(super) fn slots(inputs: &GuestPlanInputs, devices: &[GuestPlanDevice]) -> BTreeMap<NodeId, Vec<CpuSet>> {
+    let topology = inputs.topology;
+    let irqs = devices.iter().fold(CpuSet::new(), |all, device| all.union(&device.irq_cpus));
+    let mut slots = BTreeMap::new();
+    for node in usable_nodes(topology).iter() {
+        let candidates = match inputs.hardware_threads {
+            true => topology.usable_cpus(node),
+            false => topology.cores(node),
+        };
+        let siblings = |cpu: CpuId| topology.cpu(cpu).map(|cpu| cpu.siblings.clone()).unwrap_or_default();
+        let is_free = |cpu: &CpuId| match inputs.hardware_threads {
+            true => !inputs.occupied.contains(*cpu),
+            // A core whose other thread runs another guest is not free.
+            false => {
+                !inputs.occupied.contains(*cpu) && siblings(*cpu).intersection(inputs.occupied).is_empty()
+            }
+        };
+        let mut cpus: Vec<CpuId> = candidates.iter().filter(is_free).collect();
+        // Hardware threads of a core follow each other, so that one guest gets both.
+        let first_thread = |cpu: CpuId| siblings(cpu).first().unwrap_or(cpu);
+        cpus.sort_by_key(|cpu| (irqs.contains(*cpu), first_thread(*cpu), *cpu));
+        if !cpus.is_empty() {
+            slots.insert(node, cpus.into_iter().map(CpuSet::one).collect());
+        }
+    }
+    slots
+}
+
+/// Assigns CPUs to the guests, in the order of the requests, and then a spare core of its first
+/// node to each hypervisor.
+pub(super) fn place(
+    inputs: &GuestPlanInputs,
+    instance: &Instance,
+    choices: &[&Choice],
+    slots: &BTreeMap<NodeId, Vec<CpuSet>>,
+) -> Vec<GuestPlacement> {
+    let mut free: BTreeMap<NodeId, std::vec::IntoIter<CpuSet>> =
+        slots.iter().map(|(node, slots)| (*node, slots.clone().into_iter())).collect();
+    let mut order: Vec<(usize, &Choice)> =
+        instance.guests.iter().zip(choices).map(|(guest, choice)| (guest.request, *choice)).collect();
+    order.sort_by_key(|(request, _)| *request);
+    let mut guests: Vec<GuestPlacement> = Vec::new();
+    for (request, choice) in order {
+        let mut vcpu = 0u32;
+        let mut cells = Vec::new();
+        for part in &choice.parts {
+            let node = instance.nodes[part.node];
+            let taken = free.get_mut(&node).into_iter().flatten().take(part.vcpus as usize);
+            let vcpus = (vcpu..).zip(taken).map(|(vcpu, cpus)| PinnedVcpu { vcpu, cpus }).collect();
+            vcpu += part.vcpus;
+            cells.push(PlacedCell { node, vcpus, memory_bytes: part.memory });
+        }
+        guests.push(GuestPlacement {
+            name: inputs.requests[request].name.clone(),
+            cells,
+            service_cpus: CpuSet::new(),
+            shares_cpus: false,
+            demands: Vec::new(),
+            function: None,
+        });
+    }
+    for guest in &mut guests {
+        let Some(first) = guest.cells.first() else { continue };
+        let spare = free.get_mut(&first.node).and_then(Iterator::next);
+        guest.shares_cpus = spare.is_none();
+        guest.service_cpus = spare
+            .unwrap_or_else(|| first.vcpus.iter().fold(CpuSet::new(), |all, pinned| all.union(&pinned.cpus)));
+    }
+    guests
+}
