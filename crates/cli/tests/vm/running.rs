@@ -6,8 +6,12 @@ use numaio_machine::process;
 use numaio_machine::set::CpuSet;
 use numaio_schema::{GuestPlan, GuestStatus, GuestsDocument, TopologyDocument};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 const QEMU: &str = "qemu-system-x86_64";
+
+/// Held by tests that pin a guest, since its CPUs are not free for guests of other tests.
+static PINNING: Mutex<()> = Mutex::new(());
 
 /// A running guest, killed when dropped.
 struct RunningGuest(Child);
@@ -109,6 +113,7 @@ fn lists_and_shows_a_guest() {
 #[test]
 fn applies_verifies_and_undoes_a_placement() {
     let test = "applies_verifies_and_undoes_a_placement";
+    let _pinning = PINNING.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(running) = named(test, "mover") else { return };
     let home = Home::new();
     let Some(device) = located_device(&home) else {
@@ -146,6 +151,7 @@ fn applies_verifies_and_undoes_a_placement() {
 #[test]
 fn undo_after_the_guest_ended_succeeds() {
     let test = "undo_after_the_guest_ended_succeeds";
+    let _pinning = PINNING.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(running) = named(test, "ender") else { return };
     let home = Home::new();
     let Some(device) = located_device(&home) else {

@@ -57,6 +57,9 @@ pub fn run(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let host = Host::read(common, &machine)?;
     let guest = observe::select(&machine, &args.guest)?;
+    if guest.has_unnamed_vcpus() {
+        return Err(change_failure(&GuestChangeError::UnnamedThreads { name: guest.name() }));
+    }
     let placement = match &args.plan {
         Some(path) => from_file(&host, path, &guest)?,
         None => planned(&host, &guest, args)?,
@@ -131,21 +134,23 @@ fn from_file(host: &Host, path: &Path, guest: &Guest) -> Result<GuestPlacement, 
     })
 }
 
+fn change_failure(error: &GuestChangeError) -> Failure {
+    let failure = Failure::new(error);
+    match error {
+        GuestChangeError::OtherSize { .. } => failure.hint("plan the guest again"),
+        GuestChangeError::UnnamedThreads { .. } => failure.hint(
+            "start QEMU with -name NAME,debug-threads=on, or with a monitor that is free: -qmp \
+             unix:PATH,server=on,wait=off",
+        ),
+    }
+}
+
 fn changes(
     status: &GuestStatus,
     placement: &GuestPlacement,
     args: &ApplyArgs,
 ) -> Result<Vec<AppliedChange>, Failure> {
-    let found = guest_changes(status, placement).map_err(|error| {
-        let failure = Failure::new(&error);
-        match error {
-            GuestChangeError::OtherSize { .. } => failure.hint("plan the guest again"),
-            GuestChangeError::UnnamedThreads { .. } => failure.hint(
-                "start QEMU with -name NAME,debug-threads=on, or with a monitor that is free: -qmp \
-                 unix:PATH,server=on,wait=off",
-            ),
-        }
-    })?;
+    let found = guest_changes(status, placement).map_err(|error| change_failure(&error))?;
     let is_memory = |applied: &AppliedChange| {
         matches!(applied.change, numaio_machine::control::Change::ProcessNodes { .. })
     };

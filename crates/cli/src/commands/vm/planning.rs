@@ -30,7 +30,7 @@ pub fn plan(
         models: &models,
         requests: &requested.requests,
         targets: &targets.devices,
-        occupied: &requests::occupied(guests, &requested.running),
+        occupied: &requests::occupied(&host.topology, guests, &requested.running),
         released: &requested.released,
         hardware_threads: options.hardware_threads,
         functions: options.functions,

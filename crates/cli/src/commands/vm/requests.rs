@@ -12,6 +12,7 @@ use numaio_machine::guests::{
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::Handle;
 use numaio_machine::set::CpuSet;
+use numaio_machine::topology::Topology;
 use numaio_model::{GuestTarget, TargetDevice};
 use numaio_schema::{GuestDemand, GuestRequest};
 use std::collections::BTreeMap;
@@ -203,9 +204,14 @@ impl Targets {
 }
 
 /// Returns the CPUs to which threads of other guests are pinned.
-pub fn occupied(guests: &[Guest], running: &[u32]) -> CpuSet {
+pub fn occupied(topology: &Topology, guests: &[Guest], running: &[u32]) -> CpuSet {
+    let is_pinned = |cpus: &&CpuSet| {
+        let node = cpus.first().and_then(|cpu| topology.cpu(cpu)?.node);
+        let of_node = node.map(|node| topology.usable_cpus(node).len()).unwrap_or(0);
+        // On a node of two CPUs, a thread that may use both is not pinned.
+        cpus.len() <= PINNED_CPUS && cpus.len() < of_node
+    };
     let others = guests.iter().filter(|guest| !running.contains(&guest.pid));
     let allowed = others.flat_map(Guest::vcpus).filter_map(|thread| thread.allowed.as_ref());
-    let pinned = allowed.filter(|cpus| cpus.len() <= PINNED_CPUS);
-    pinned.fold(CpuSet::new(), |all, cpus| all.union(cpus))
+    allowed.filter(is_pinned).fold(CpuSet::new(), |all, cpus| all.union(cpus))
 }

@@ -33,6 +33,14 @@ pub(super) struct DeviceCapacity {
     pub ranks: Vec<f64>,
 }
 
+impl DeviceCapacity {
+    /// Returns the time of the device for a byte of a guest with these parts: bytes from a node take
+    /// the longer, the lower its bandwidth (Li et al., Equation 1). 0 if its bandwidth is unknown.
+    pub fn seconds_per_byte(&self, parts: &[Part]) -> f64 {
+        parts.iter().map(|part| part.fraction / self.paths[part.node]).sum()
+    }
+}
+
 /// A guest as numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct GuestShape {
@@ -149,10 +157,7 @@ impl Instance {
         };
         let ranks = guest.demands.iter().map(|(device, _)| rank(*device)).sum();
         let alone = guest.demands.iter().filter_map(|(device, wanted)| {
-            let (device, wanted) = (&self.devices[*device], (*wanted)?);
-            let of_part = |part: &Part| device.paths[part.node] / (wanted * part.fraction);
-            let paths = parts.iter().filter(|part| part.fraction > 0.0).map(of_part);
-            Some(paths.fold(device.bytes_per_s / wanted, f64::min))
+            Some(1.0 / ((*wanted)? * self.devices[*device].seconds_per_byte(&parts)))
         });
         let alone = alone.fold(1.0, f64::min);
         Choice { rank: ranks, alone, parts }

@@ -26,6 +26,9 @@ use numaio_schema::{
 };
 use std::collections::BTreeMap;
 
+/// Least share of a path, so that no time of a device is infinite.
+const LEAST_SHARE: f64 = 1e-6;
+
 /// Maximum number of guests of a plan.
 const MAX_GUESTS: usize = 1000;
 
@@ -215,7 +218,7 @@ fn capacity(device: &GuestPlanDevice, nodes: impl Iterator<Item = NodeId>) -> De
         let found = ranked(node);
         // An unknown bandwidth limits nothing, whatever the share.
         let share = found.and_then(|ranked| ranked.of_best).filter(|_| all.is_finite());
-        paths.push(share.map_or(all, |share| all * share));
+        paths.push(share.map_or(all, |share| all * share.max(LEAST_SHARE)));
         ranks.push(found.map_or(device.nodes.len() as f64 + 1.0, |ranked| f64::from(ranked.rank)));
     }
     DeviceCapacity { bytes_per_s: all, paths, ranks }

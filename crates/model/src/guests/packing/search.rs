@@ -1,7 +1,7 @@
 //! Branch and bound over the choices of all guests.
 //!
-//! The bound of a partial placement ignores the capacities of nodes for the other guests, and lets
-//! each of them have its best path alone; devices are shared by all guests from the start.
+//! The bound of a partial placement ignores the capacities of nodes for the other guests, and gives
+//! each of them its best path; devices are shared by all guests from the start.
 
 use super::instance::{Choice, GuestShape, Instance};
 use super::value::{better, is_better, shares};
@@ -36,8 +36,8 @@ struct Search<'a> {
 
 /// Values of the guests that are not placed yet.
 struct Bounds {
-    /// Least share of device capacities among all guests.
-    of_devices: f64,
+    /// Least time of its device for each demand of each guest, per second for a share of 1.
+    least_loads: Vec<Vec<f64>>,
     /// Share that each guest gets alone on its best choice.
     best_alone: Vec<f64>,
     /// Least of these shares among the guests from an index on.
@@ -77,13 +77,16 @@ impl Bounds {
             alone[index] = alone[index + 1].min(best_alone[index]);
             ranks[index] = ranks[index + 1] + least;
         }
-        let of_device = |device: usize| {
-            let all = instance.guests.iter().flat_map(|guest| &guest.demands);
-            let wanted: f64 = all.filter(|(on, _)| *on == device).filter_map(|(_, wanted)| *wanted).sum();
-            instance.devices[device].bytes_per_s / wanted.max(f64::MIN_POSITIVE)
-        };
-        let of_devices = (0..instance.devices.len()).map(of_device).fold(1.0, f64::min);
-        Self { of_devices, best_alone, alone, ranks }
+        let least_loads = instance.guests.iter().map(|guest| {
+            let load = |(device, wanted): &(usize, Option<f64>)| {
+                let device = &instance.devices[*device];
+                let seconds = guest.choices.iter().map(|choice| device.seconds_per_byte(&choice.parts));
+                wanted.unwrap_or(0.0) * seconds.fold(f64::MAX, f64::min)
+            };
+            guest.demands.iter().map(load).collect()
+        });
+        let least_loads = least_loads.collect();
+        Self { least_loads, best_alone, alone, ranks }
     }
 }
 
@@ -155,33 +158,24 @@ impl Search<'_> {
     fn bound(&self) -> GuestPlanValue {
         let (instance, choices) = (self.instance, self.choices());
         let placed = choices.len();
-        let nodes = instance.nodes.len();
-        let mut loads = vec![0.0; instance.devices.len() * nodes];
+        let mut loads = vec![0.0; instance.devices.len()];
         let mut most = vec![0.0; instance.devices.len()];
         for (index, guest) in instance.guests.iter().enumerate() {
             let choice = choices.get(index);
             let alone = choice.map_or(self.bounds.best_alone[index], |choice| choice.alone);
-            for (device, wanted) in &guest.demands {
+            for ((device, wanted), least) in guest.demands.iter().zip(&self.bounds.least_loads[index]) {
                 let Some(wanted) = wanted else { continue };
                 most[*device] += wanted * alone.min(1.0);
-                for part in choice.iter().flat_map(|choice| &choice.parts) {
-                    loads[device * nodes + part.node] += wanted * part.fraction;
-                }
+                loads[*device] += choice.map_or(*least, |choice| {
+                    wanted * instance.devices[*device].seconds_per_byte(&choice.parts)
+                });
             }
         }
-        let path = |(index, load): (usize, &f64)| {
-            let capacity = instance.devices[index / nodes].paths[index % nodes];
-            if *load > 0.0 {
-                capacity / load
-            } else {
-                f64::INFINITY
-            }
-        };
-        let of_paths = loads.iter().enumerate().map(path).fold(f64::INFINITY, f64::min);
+        let of_loads = loads.iter().map(|load| 1.0 / load).fold(f64::INFINITY, f64::min);
         let alone = choices.iter().map(|choice| choice.alone).fold(self.bounds.alone[placed], f64::min);
         let of_devices = most.iter().zip(&instance.devices);
         GuestPlanValue {
-            least_share: of_paths.min(alone).min(self.bounds.of_devices).min(1.0),
+            least_share: of_loads.min(alone).min(1.0),
             bytes_per_s: of_devices.map(|(most, device)| most.min(device.bytes_per_s)).sum(),
             ranks: choices.iter().map(|choice| choice.rank).sum::<f64>() + self.bounds.ranks[placed],
         }

@@ -1,4 +1,4 @@
-//! What guests get of devices: max-min shares of their demands over paths and devices.
+//! What guests get of devices: max-min shares of their demands over the time of devices.
 
 use super::instance::{Choice, GuestShape, Instance};
 use numaio_schema::GuestPlanValue;
@@ -19,35 +19,30 @@ struct Flow {
     guest: usize,
     demand: usize,
     wanted: f64,
-    /// Index of a capacity, and bytes per second on it for a share of 1.
-    loads: Vec<(usize, f64)>,
+    device: usize,
+    /// Time of the device per second for a share of 1.
+    load: f64,
 }
 
-/// Returns max-min fair shares: all shares grow alike until a capacity is used up, whose demands
-/// then keep their share.
+/// Returns max-min fair shares: all shares grow alike until the time of a device is used up, whose
+/// demands then keep their share.
 pub(super) fn shares(instance: &Instance, guests: &[GuestShape], choices: &[&Choice]) -> Shares {
     let flows = flows(instance, guests, choices);
-    let mut left = capacities(instance);
-    let all = left.clone();
+    let mut left = vec![1.0; instance.devices.len()];
     let mut result: Vec<Vec<f64>> = guests.iter().map(|guest| vec![1.0; guest.demands.len()]).collect();
     let mut growing: Vec<&Flow> = flows.iter().collect();
     let mut level = 0.0f64;
     while !growing.is_empty() && level < 1.0 {
         let mut load = vec![0.0; left.len()];
-        for (capacity, amount) in growing.iter().flat_map(|flow| &flow.loads) {
-            load[*capacity] += amount;
-        }
+        growing.iter().for_each(|flow| load[flow.device] += flow.load);
         let limits = left.iter().zip(&load).filter(|(_, load)| **load > 0.0);
         let step = limits.map(|(left, load)| (left / load).max(0.0)).fold(1.0 - level, f64::min);
         level += step;
         for (left, load) in left.iter_mut().zip(&load) {
             *left -= step * load;
         }
-        let is_full = |capacity: usize| {
-            all[capacity].is_finite() && left[capacity] <= TOLERANCE * all[capacity] && load[capacity] > 0.0
-        };
-        let (full, open): (Vec<&Flow>, Vec<&Flow>) =
-            growing.into_iter().partition(|flow| flow.loads.iter().any(|(capacity, _)| is_full(*capacity)));
+        let is_full = |flow: &&Flow| flow.load > 0.0 && left[flow.device] <= TOLERANCE;
+        let (full, open): (Vec<&Flow>, Vec<&Flow>) = growing.into_iter().partition(is_full);
         for flow in &full {
             result[flow.guest][flow.demand] = level.min(1.0);
         }
@@ -66,26 +61,13 @@ pub(super) fn shares(instance: &Instance, guests: &[GuestShape], choices: &[&Cho
     Shares { shares: result, value }
 }
 
-/// Returns the capacities: devices, then the paths of each device by node.
-fn capacities(instance: &Instance) -> Vec<f64> {
-    let devices = instance.devices.iter().map(|device| device.bytes_per_s);
-    devices.chain(instance.devices.iter().flat_map(|device| device.paths.iter().copied())).collect()
-}
-
-/// Returns the index of the path from a node to a device.
-pub(super) fn path_index(instance: &Instance, device: usize, node: usize) -> usize {
-    instance.devices.len() + device * instance.nodes.len() + node
-}
-
 fn flows(instance: &Instance, guests: &[GuestShape], choices: &[&Choice]) -> Vec<Flow> {
     let mut flows = Vec::new();
     for (index, (guest, choice)) in guests.iter().zip(choices).enumerate() {
         for (demand, (device, wanted)) in guest.demands.iter().enumerate() {
             let Some(wanted) = *wanted else { continue };
-            let parts = choice.parts.iter().filter(|part| part.fraction > 0.0);
-            let paths = parts.map(|part| (path_index(instance, *device, part.node), wanted * part.fraction));
-            let loads: Vec<(usize, f64)> = [(*device, wanted)].into_iter().chain(paths).collect();
-            flows.push(Flow { guest: index, demand, wanted, loads });
+            let load = wanted * instance.devices[*device].seconds_per_byte(&choice.parts);
+            flows.push(Flow { guest: index, demand, wanted, device: *device, load });
         }
     }
     flows
