@@ -22,13 +22,14 @@ pub use simulated_transfer::simulated_transfer;
 
 use numaio_machine::set::CpuSet;
 use numaio_machine::tape::Tape;
-use numaio_machine::{process, units};
+use numaio_machine::{process, programs, units};
 use numaio_mover::compression;
 use numaio_mover::filter::{Action, Filter};
 use numaio_mover::journal::JournalReader;
 use numaio_mover::name::Name;
 use numaio_mover::wire::{Decoder, StreamItem, TransferId};
 use numaio_schema as schema;
+use std::collections::BTreeSet;
 
 /// A target: its name, and the function that takes the input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -229,5 +230,8 @@ fn text_values(input: &[u8]) {
     drop(CpuSet::parse_mask(text));
     drop(units::parse_size(text));
     drop(process::parse_numa_maps(text));
+    drop((programs::parse_program_memory(text), programs::parse_status(text), programs::parse_io(text)));
+    drop((programs::parse_io_stat(text), programs::locked_mappings(text)));
+    drop(programs::movable_ranges(text, text, &BTreeSet::new(), false));
     drop(process::parse_stat(text));
 }

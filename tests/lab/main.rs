@@ -1,6 +1,7 @@
 //! Tests of numaio on emulated machines.
 
 mod aarch64;
+mod balance;
 mod copy;
 mod cost;
 mod doctor;

@@ -79,6 +79,7 @@ impl Args {
             Command::Doctor(args) => commands::doctor::run(common, args),
             Command::Metrics(args) => commands::metrics::run(common, args),
             Command::Irq(args) => commands::irq::run(common, args),
+            Command::Balance(args) => commands::balance::run(common, args),
             Command::Undo(args) => commands::undo::run(common, args),
             Command::Vm(args) => commands::vm::run(common, args),
             Command::Fleet(args) => commands::fleet::run(common, args, Self::parse_words),
@@ -224,6 +225,7 @@ pub enum Command {
     Metrics(commands::metrics::MetricsArgs),
     /// Show, plan and set the CPUs that serve devices: interrupts, RPS, RFS, XPS
     Irq(commands::irq::IrqArgs),
+    Balance(commands::balance::BalanceArgs),
     Undo(commands::undo::UndoArgs),
     Vm(commands::vm::VmArgs),
     Generate(commands::generate::GenerateArgs),

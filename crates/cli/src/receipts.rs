@@ -10,10 +10,10 @@ use numaio_machine::control::{boot_id, Change, ControlError};
 use numaio_machine::devices::{interrupt_names, Device};
 use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
-use numaio_place::{ApplyError, ReassignedIrq};
+use numaio_place::{ApplyError, ReassignedIrq, RelocationReport};
 use numaio_schema::{AppliedChange, Receipt};
 use std::fs::{self, File, TryLockError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A receipt with its ID and file.
 #[derive(Clone)]
@@ -72,11 +72,7 @@ pub fn planned_receipt(kernel: &Kernel, machine: &str, applied: Vec<AppliedChang
 
 /// Applies changes, with their receipt on disk before the first.
 pub fn apply(kernel: &Kernel, receipt: Receipt, path: &PathBuf) -> Result<Receipt, ApplyError> {
-    let mut save = |receipt: &Receipt| {
-        let json = serde_json::to_string(receipt).map_err(|error| error.to_string())?;
-        output::write(path, &json).map(drop).map_err(|failure| failure.message)
-    };
-    let applied = numaio_place::apply(kernel, receipt, &mut save);
+    let applied = numaio_place::apply(kernel, receipt, &mut |receipt| save(path, receipt));
     if matches!(applied, Err(ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_))) {
         // All changes were undone.
         let _ = fs::remove_file(path);
@@ -164,30 +160,77 @@ pub fn apply_irq(kernel: &Kernel, receipt: Receipt) -> Result<(String, Receipt),
     apply_numbered(kernel, receipt, "irq")
 }
 
-/// Applies changes with a new receipt, whose ID is the kind and the next number, such as `vm-2`;
+/// Applies changes with a new receipt, whose ID is the prefix and the next number, such as `vm-2`;
 /// returns the ID and the receipt.
 pub fn apply_numbered(
     kernel: &Kernel,
-    mut receipt: Receipt,
-    kind: &str,
+    receipt: Receipt,
+    prefix: &str,
 ) -> Result<(String, Receipt), ApplyError> {
-    receipt.underway = Some(0);
-    let prefix = format!("{kind}-");
+    let (id, path) = save_numbered(&receipt, prefix)?;
+    apply(kernel, receipt, &path).map(|receipt| (id, receipt))
+}
+
+/// Moves programs with a new receipt; returns its ID, the receipt and a report.
+pub fn relocate_numbered(
+    kernel: &Kernel,
+    receipt: Receipt,
+    prefix: &str,
+) -> Result<(String, Receipt, RelocationReport), ApplyError> {
+    let (id, path) = save_numbered(&receipt, prefix)?;
+    let moved = numaio_place::relocate(kernel, receipt, &mut |receipt| save(&path, receipt));
+    if matches!(moved, Err(ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_))) {
+        // All changes were undone.
+        let _ = fs::remove_file(&path);
+    }
+    moved.map(|(receipt, report)| (id, receipt, report))
+}
+
+/// Applies more changes and adds them to a receipt, which is saved before the first.
+pub fn extend_numbered(
+    kernel: &Kernel,
+    receipt: Receipt,
+    id: &str,
+    changes: Vec<AppliedChange>,
+) -> Result<Receipt, ApplyError> {
+    let path = store::receipt(&receipt.machine, id)
+        .map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))?;
+    let mut extended = receipt.clone();
+    extended.applied.extend(changes.iter().cloned());
+    save(&path, &extended).map_err(ApplyError::ReceiptNotSaved)?;
+    let added = Receipt { applied: changes, ..receipt };
+    // Threads may have ended meanwhile.
+    numaio_place::relocate(kernel, added, &mut |_| Ok(()))?;
+    Ok(extended)
+}
+
+fn save(path: &Path, receipt: &Receipt) -> Result<(), String> {
+    let json = serde_json::to_string(receipt).map_err(|error| error.to_string())?;
+    output::write(path, &json).map(drop).map_err(|failure| failure.message)
+}
+
+/// Saves a receipt under a new ID.
+fn save_numbered(receipt: &Receipt, prefix: &str) -> Result<(String, PathBuf), ApplyError> {
+    let receipt = &Receipt { underway: Some(0), ..receipt.clone() };
     let existing = store::receipts().map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))?;
     // Of all machines, so that IDs stay unique when this machine's fingerprint changes.
     let last =
-        existing.iter().filter(|file| file.what.starts_with(&prefix)).map(|file| number(&file.what)).max();
+        existing.iter().filter(|file| is_numbered(&file.what, prefix)).map(|file| number(&file.what)).max();
     let path_of = |id: &str| store::receipt(&receipt.machine, id);
-    let (id, path) = save_new(&receipt, kind, last.unwrap_or(0), path_of)
-        .map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))?;
-    apply(kernel, receipt, &path).map(|receipt| (id, receipt))
+    save_new(receipt, prefix, last.unwrap_or(0), path_of)
+        .map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))
+}
+
+/// Returns whether an ID consists of the prefix and a number.
+fn is_numbered(id: &str, prefix: &str) -> bool {
+    id.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('-'))
 }
 
 /// Saves a receipt under the first free number after `last`, which a concurrent numaio may have
 /// taken.
 fn save_new(
     receipt: &Receipt,
-    kind: &str,
+    prefix: &str,
     last: u32,
     path_of: impl Fn(&str) -> Result<PathBuf, Failure>,
 ) -> Result<(String, PathBuf), Failure> {
@@ -195,7 +238,7 @@ fn save_new(
     let mut number = last;
     loop {
         number = number.saturating_add(1);
-        let id = format!("{kind}-{number}");
+        let id = format!("{prefix}-{number}");
         let path = path_of(&id)?;
         let created = user_files::create(&path, json.as_bytes(), Durable(true));
         if created.map_err(|error| failure::cannot_write(&path, &error))? {

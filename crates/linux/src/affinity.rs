@@ -18,8 +18,8 @@ pub fn pin(cpu: CpuId) -> Result<(), ProbeError> {
     let Some(wanted) = mask_of(cpu) else {
         return Err(refused("the CPU number exceeds the limit of the kernel".to_owned()));
     };
-    set(&wanted).map_err(|error| refused(error.to_string()))?;
-    let got = get().map_err(|error| refused(error.to_string()))?;
+    set(0, &wanted).map_err(|error| refused(error.to_string()))?;
+    let got = get(0).map_err(|error| refused(error.to_string()))?;
     if got != wanted {
         return Err(refused("the kernel set a different affinity mask".to_owned()));
     }
@@ -60,21 +60,26 @@ impl Mask {
         Some(set)
     }
 
-    /// Binds a thread of any process (sched_setaffinity(2)).
-    ///
-    /// # Errors
-    /// The kernel's error: the thread has ended, belongs to another user, or no CPU remains.
-    pub fn apply_to(&self, tid: u32) -> io::Result<()> {
-        set_of(tid, &self.0)
-    }
-
     /// Binds the calling thread. The kernel ignores CPUs that are offline or outside the cpuset.
     ///
     /// # Errors
     /// The kernel's error, if no CPU remains.
     pub fn apply(&self) -> io::Result<()> {
-        set(&self.0)
+        set(0, &self.0)
     }
+
+    /// Binds a thread of any process.
+    ///
+    /// # Errors
+    /// The kernel's error: the thread ended, permission is missing, or no CPU remains.
+    pub fn apply_to(&self, tid: u32) -> io::Result<()> {
+        set(thread_id(tid)?, &self.0)
+    }
+}
+
+fn thread_id(tid: u32) -> io::Result<libc::pid_t> {
+    let id = libc::pid_t::try_from(tid).ok().filter(|id| *id > 0);
+    id.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
 }
 
 fn mask_of(cpu: CpuId) -> Option<Vec<u64>> {
@@ -83,12 +88,8 @@ fn mask_of(cpu: CpuId) -> Option<Vec<u64>> {
     Some(mask)
 }
 
-fn set(mask: &[u64]) -> io::Result<()> {
-    set_of(0, mask)
-}
-
 /// Sets the mask of a thread; 0 is the calling one.
-fn set_of(tid: u32, mask: &[u64]) -> io::Result<()> {
+fn set(tid: libc::pid_t, mask: &[u64]) -> io::Result<()> {
     // SAFETY: the kernel reads that many bytes of the mask, which lives through the call.
     let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(mask), mask.as_ptr()) };
     if result == 0 {
@@ -98,11 +99,12 @@ fn set_of(tid: u32, mask: &[u64]) -> io::Result<()> {
     }
 }
 
-fn get() -> io::Result<Vec<u64>> {
+/// Returns the mask of a thread; 0 is the calling one.
+fn get(tid: libc::pid_t) -> io::Result<Vec<u64>> {
     let mut mask = vec![0u64; WORDS];
     let bytes = size_of_val(mask.as_slice());
-    // SAFETY: the kernel writes at most that many bytes into the mask; 0 is this thread.
-    let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, bytes, mask.as_mut_ptr()) };
+    // SAFETY: the kernel writes at most that many bytes into the mask.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, bytes, mask.as_mut_ptr()) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -115,16 +117,16 @@ mod tests {
 
     #[test]
     fn pins_to_an_allowed_cpu_and_rejects_a_missing_cpu() {
-        let before = get().expect("the mask of this thread");
+        let before = get(0).expect("the mask of this thread");
         let first = before.iter().position(|word| *word != 0).expect("a CPU");
         let cpu = CpuId(first as u32 * 64 + before[first].trailing_zeros());
         std::thread::spawn(move || {
             pin(cpu).expect("a CPU of our own");
-            assert_eq!(get().ok(), mask_of(cpu));
+            assert_eq!(get(0).ok(), mask_of(cpu));
             for absent in [8191, MAX_ID, u32::MAX] {
                 assert!(matches!(pin(CpuId(absent)), Err(ProbeError::Refused { .. })), "{absent}");
             }
-            assert_eq!(get().ok(), mask_of(cpu), "a failed call must not change the mask");
+            assert_eq!(get(0).ok(), mask_of(cpu), "a failed call must not change the mask");
         })
         .join()
         .expect("pinned");

@@ -1,7 +1,7 @@
 //! Changes of kernel settings.
 
-use crate::{ethtool, guest_control, Root};
-use numaio_machine::control::{Change, ControlError};
+use crate::{ethtool, guest_control, relocation, Root};
+use numaio_machine::control::{Change, ControlError, PageMove};
 use numaio_machine::ids::CpuId;
 use numaio_machine::prefetch::{registers_path, PrefetchRegister};
 use numaio_machine::sysfs::{ReadErrorKind, SysfsExt};
@@ -45,6 +45,10 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
         | Change::RpsFlows { .. }
         | Change::XpsCpus { .. }
         | Change::SockFlowEntries { .. } => apply_steering(root, change),
+        Change::ProcessPages(wanted) => {
+            let report = relocation::move_pages(root, wanted)?;
+            Ok(Change::ProcessPages(PageMove { runs: report.previous, ..*wanted }))
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The running Linux kernel as an implementation of numaio's machine traits.
 
 use crate::io::tcp::Peer;
-use crate::{control, counted, cuda, locate, probe, program, tool, Root};
-use numaio_machine::control::{Change, Control, ControlError};
+use crate::{control, counted, cuda, locate, probe, program, relocation, tool, Root};
+use numaio_machine::control::{Change, Control, ControlError, MovePages, PageMove, PageMoveReport, PageRun};
 use numaio_machine::ids::CpuId;
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
@@ -10,6 +10,7 @@ use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::topology::memory_left_bytes;
 use numaio_machine::workload::{IoPath, Workload};
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The running Linux kernel: reads sysfs, runs workloads, resolves handles and changes settings.
@@ -110,6 +111,15 @@ impl Probe for Kernel {
 impl Control for Kernel {
     fn apply(&self, change: &Change) -> Result<Change, ControlError> {
         control::apply(&self.root, change)
+    }
+}
+
+impl MovePages for Kernel {
+    fn page_runs(&self, pid: u32, ranges: &[Range<u64>]) -> Result<Vec<PageRun>, ControlError> {
+        relocation::page_runs(pid, ranges)
+    }
+    fn move_pages(&self, wanted: &PageMove) -> Result<PageMoveReport, ControlError> {
+        relocation::move_pages(&self.root, wanted)
     }
 }
 

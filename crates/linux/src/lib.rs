@@ -35,6 +35,7 @@ pub mod process;
 mod program;
 pub mod random;
 mod refusal;
+mod relocation;
 mod root;
 pub mod ssh_command;
 pub mod stream;

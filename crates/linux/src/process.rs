@@ -119,6 +119,11 @@ pub fn is_super_user() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Returns the CPU time of this process so far, in seconds.
+pub fn cpu_time_s() -> f64 {
+    crate::clock::cpu_ns() as f64 / 1e9
+}
+
 /// Returns the effective user id, which owns new files.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()

@@ -2,10 +2,13 @@
 
 use crate::devices::PciAddress;
 use crate::ids::{CpuId, NodeId};
-use crate::set::{CpuSet, NodeSet};
+use crate::set::{format_nodes, CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
+use crate::units::format_size;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 /// A machine whose settings can be changed.
 pub trait Control {
@@ -99,7 +102,7 @@ pub enum Change {
         pid: u32,
         /// Thread id.
         tid: u32,
-        /// Start time of the thread in clock ticks since boot, which identifies it.
+        /// Start time of the thread in clock ticks since boot, because ids are reused.
         start_time: u64,
         /// The CPUs; not empty.
         cpus: CpuSet,
@@ -138,6 +141,8 @@ pub enum Change {
         /// Enabled virtual functions; 0 removes all.
         count: u32,
     },
+    /// Nodes of a process's private pages (move_pages(2)). Without effect after its end.
+    ProcessPages(PageMove),
 }
 
 /// A thread of a guest, as libvirt names it (virsh(1): vcpupin, emulatorpin, iothreadpin).
@@ -169,6 +174,97 @@ impl fmt::Display for LibvirtThread {
     }
 }
 
+/// Pages of a process, and the nodes on which they should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct PageMove {
+    /// Process id.
+    pub pid: u32,
+    /// Start time of the process in clock ticks since boot, because ids are reused.
+    pub start_time: u64,
+    /// The pages, by ascending address.
+    pub runs: Vec<PageRun>,
+}
+
+/// Consecutive pages of one process on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct PageRun {
+    /// Address of the first page.
+    pub start: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// The node.
+    pub node: NodeId,
+}
+
+impl PageMove {
+    /// Returns the bytes of all runs.
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().fold(0, |sum, run| sum.saturating_add(run.bytes))
+    }
+}
+
+/// A machine on which pages of other processes can be located and moved.
+pub trait MovePages {
+    /// Returns the nodes of the present pages within address ranges of a process.
+    ///
+    /// # Errors
+    /// The process ended, or permission is missing.
+    fn page_runs(&self, pid: u32, ranges: &[Range<u64>]) -> Result<Vec<PageRun>, ControlError>;
+
+    /// Moves pages as far as possible. Pages that cannot be moved stay, and are reported.
+    ///
+    /// # Errors
+    /// Permission is missing, or the kernel rejects all pages. The end of the process is no error.
+    fn move_pages(&self, wanted: &PageMove) -> Result<PageMoveReport, ControlError>;
+}
+
+/// The result of moving pages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PageMoveReport {
+    /// Bytes that were moved.
+    pub moved_bytes: u64,
+    /// Bytes that stayed, by reason.
+    pub left: BTreeMap<PageRefusal, u64>,
+    /// The nodes of the moved pages before.
+    pub previous: Vec<PageRun>,
+    /// Whether the process ended before or during the move.
+    pub process_ended: bool,
+}
+
+/// The reason why a page was not moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum PageRefusal {
+    /// It is in use by a device or another part of the kernel (EBUSY).
+    Busy,
+    /// The target node has no free memory (ENOMEM).
+    NoMemory,
+    /// Other processes map it (EACCES).
+    Shared,
+    /// It was unmapped or swapped out meanwhile (ENOENT, EFAULT).
+    Absent,
+    /// A signal stopped the move.
+    Interrupted,
+    /// The kernel returned another error.
+    Other,
+}
+
+impl fmt::Display for PageRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Busy => "in use by a device or the kernel",
+            Self::NoMemory => "no free memory on the target node",
+            Self::Shared => "mapped by other processes",
+            Self::Absent => "unmapped or swapped out",
+            Self::Interrupted => "interrupted by a signal",
+            Self::Other => "rejected by the kernel",
+        })
+    }
+}
+
 impl Change {
     /// Returns whether both change the same setting, regardless of the value.
     pub fn is_same_setting(&self, other: &Self) -> bool {
@@ -197,6 +293,9 @@ impl Change {
             | (Self::RpsFlows { interface, queue, .. }, Self::RpsFlows { interface: of, queue: other, .. })
             | (Self::XpsCpus { interface, queue, .. }, Self::XpsCpus { interface: of, queue: other, .. }) => {
                 (interface, queue) == (of, other)
+            }
+            (Self::ProcessPages(one), Self::ProcessPages(other)) => {
+                (one.pid, one.start_time) == (other.pid, other.start_time)
             }
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
@@ -260,6 +359,11 @@ impl fmt::Display for Change {
             }
             Self::VirtualFunctions { function, count } => {
                 write!(f, "virtual functions of {function} to {count}")
+            }
+            Self::ProcessPages(wanted) => {
+                let nodes: NodeSet = wanted.runs.iter().map(|run| run.node).collect();
+                let size = format_size(wanted.bytes());
+                write!(f, "{size} of process {} to {}", wanted.pid, format_nodes(&nodes))
             }
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! Everything here is exact and deterministic: the same record yields the same model, bit for bit.
 
+mod balance;
 mod baseline;
 mod classes;
 mod compare;
@@ -28,6 +29,10 @@ mod testing;
 mod validate;
 mod views;
 
+pub use balance::{
+    device_rates, BalanceDevice, BalanceGroup, BalanceNode, BalanceOptions, BalanceProblem, Balancer,
+    DeviceRates, GroupDecision,
+};
 pub use baseline::{document_changes, DocumentChanges};
 pub use classes::{classify, Point};
 pub use compare::{agreement, compare, ComparisonContext};

@@ -5,10 +5,12 @@
 
 mod guests;
 pub mod irq;
+mod relocation;
 mod status;
 mod verify;
 
 pub use guests::{check_guest, guest_changes, GuestChangeError, GuestChanges, GuestCheck};
+pub use relocation::{relocate, relocation_changes, RelocatedProcess, RelocationReport};
 pub use status::status;
 pub use verify::PlacementWatch;
 
@@ -75,7 +77,7 @@ pub fn apply(
 }
 
 /// Undoes the applied changes after a failure.
-fn roll_back(
+pub(crate) fn roll_back(
     control: &dyn Control,
     mut receipt: Receipt,
     why: ApplyError,

@@ -4,6 +4,7 @@
 //! and recorded tapes, so they are untrusted: the module `style` replaces control characters,
 //! escape sequences and marks that change the direction of writing before a name is written.
 
+mod balance_text;
 mod baseline_text;
 mod bundle;
 mod comparison_text;
@@ -55,6 +56,7 @@ mod transfer_text;
 mod validation_text;
 mod verdict;
 
+pub use balance_text::balance_event_text;
 pub use baseline_text::baseline_text;
 pub use bundle::{Bundle, BundleError, MachineDocuments};
 pub use comparison_text::comparison_text;
@@ -86,7 +88,9 @@ pub use latency_text::latency_text;
 pub use latex::{fleet_latex, latex};
 pub use listing::model_listing;
 pub use markdown::{fleet_markdown, markdown};
-pub use metrics::{metrics_text, DaemonStatus, MetricSources, MetricsFormat};
+pub use metrics::{
+    balance_metrics_text, metrics_text, BalanceTotals, DaemonStatus, MetricSources, MetricsFormat,
+};
 pub use model_text::model_text;
 pub use near_text::near_text;
 pub use net_text::net_text;

@@ -1,5 +1,8 @@
 //! Schemas and versions of all documents.
 
+/// Schema and version of [`BalanceEvent`](crate::BalanceEvent).
+pub const BALANCE_EVENT_SCHEMA: &str = "numaio/balance-event/1";
+
 /// Schema and version of [`BaselineComparison`](crate::BaselineComparison).
 pub const BASELINE_SCHEMA: &str = "numaio/baseline/1";
 

@@ -5,12 +5,13 @@ use numaio_machine::control::Change;
 use numaio_machine::counters::Counter;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    BaselineComparison, CommandArg, Comparison, Cost, CounterRecord, DaemonState, DevicePurpose,
-    DevicesDocument, Diagnosis, Document, DocumentError, FigureScope, FleetCheck, FleetHostState,
-    FleetHostSummary, FleetLauncher, FleetRun, FleetStatus, FleetSummary, GuestPlan, GuestsDocument,
-    HostReport, IoPrediction, Job, JobProblem, JobState, Model, PingRecord, Plan, PlanProblem, PlannedPath,
-    Quantity, Receipt, Record, SharingModel, Stage, Striping, SweepRecord, SweepScope, TopologyDocument,
-    TransferDeviceKind, TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
+    BalanceEvent, BalanceEventKind, BalanceReason, BaselineComparison, CommandArg, Comparison, Cost,
+    CounterRecord, DaemonState, DevicePurpose, DevicesDocument, Diagnosis, Document, DocumentError,
+    FigureScope, FleetCheck, FleetHostState, FleetHostSummary, FleetLauncher, FleetRun, FleetStatus,
+    FleetSummary, GuestPlan, GuestsDocument, HostReport, IoPrediction, Job, JobProblem, JobState, Model,
+    PingRecord, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, Striping,
+    SweepRecord, SweepScope, TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord,
+    TransferResult, TransferTotals, ValueSource, View,
 };
 
 #[test]
@@ -379,6 +380,22 @@ fn reads_fleet_run_version_1() {
     let ssh = text.replace("\"is\": \"slurm\"", "\"is\": \"ssh\"");
     let run = FleetRun::from_json(&ssh).expect("a run");
     assert_eq!(run.launcher, FleetLauncher::Ssh { at_once: 8 });
+}
+
+#[test]
+fn balance_events_version_1_round_trip() {
+    let lines = include_str!("fixtures/balance-event-1.jsonl").lines();
+    let events: Vec<BalanceEvent> =
+        lines.map(|line| BalanceEvent::from_json(line).expect("an event")).collect();
+    for event in &events {
+        let json = serde_json::to_string(event).expect("JSON");
+        assert_eq!(BalanceEvent::from_json(&json).expect("the same event"), *event);
+    }
+    let BalanceEventKind::Decision(decision) = &events[2].event else { panic!("{events:?}") };
+    assert_eq!((decision.to, decision.reason.name()), (Some(NodeId(7)), "gain"));
+    let BalanceEventKind::Decision(decision) = &events[3].event else { panic!("{events:?}") };
+    assert!(matches!(decision.reason, BalanceReason::OutsideAffinity { .. }));
+    assert!(matches!(events[6].event, BalanceEventKind::Ended { moves: 1, .. }));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The commands, one module each: they parse arguments, read documents and write results.
 
+pub mod balance;
 pub mod bench;
 pub mod compare;
 pub mod copy;

@@ -1,5 +1,6 @@
 //! End-to-end tests of `numaio place`, `run`, `irq`, `undo` and `--pause-balancing`.
 
+mod balance;
 mod balancing;
 mod irq;
 mod place_and_run;

@@ -26,6 +26,16 @@ pub fn bytes_moved(root: &dyn Sysfs, kind: DeviceKind, names: &[String]) -> Opti
     }
 }
 
+/// Returns the milliseconds in which a disk had at least one request; `None` for other devices
+/// (Documentation/block/stat.rst, `io_ticks`).
+pub fn busy_ms(root: &dyn Sysfs, kind: DeviceKind, names: &[String]) -> Option<u64> {
+    if !matches!(kind, DeviceKind::Nvme | DeviceKind::Block) {
+        return None;
+    }
+    let stat = |name: &String| root.optional(&format!("/sys/class/block/{name}/stat"));
+    names.iter().find_map(|name| stat(name)?.split_ascii_whitespace().nth(9)?.parse().ok())
+}
+
 /// Parses bytes read and written from a block device's `stat`.
 fn of_block(stat: &str) -> Option<u64> {
     let fields: Vec<u64> = stat.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
@@ -44,6 +54,14 @@ mod tests {
             "    446      216    27056      192       11        3     1000       5  0  232  197 0 0 0 0 6 4";
         assert_eq!(of_block(stat), Some((27056 + 1000) * 512));
         assert_eq!((of_block("1 2 3"), of_block("a b c d e f g"), of_block("")), (None, None, None));
+    }
+
+    #[test]
+    fn reads_busy_time_of_disks() {
+        let mut tree = Tree::new();
+        tree.file("/sys/class/block/vda/stat", "446 216 27056 192 11 3 1000 5 0 232 197 0 0 0 0 6 4\n");
+        let busy = |kind| busy_ms(&tree, kind, &["vda".to_owned()]);
+        assert_eq!((busy(DeviceKind::Block), busy(DeviceKind::Network)), (Some(232), None));
     }
 
     #[test]

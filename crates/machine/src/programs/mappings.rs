@@ -12,6 +12,7 @@ const MAX_POLICIES: usize = 8;
 
 /// Memory of a program by kind and node, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramMemory {
     /// Private anonymous memory without an explicit policy: heaps, stacks, buffers.
     pub private: BTreeMap<NodeId, u64>,

@@ -21,8 +21,8 @@ pub use mappings::{locked_mappings, movable_ranges, parse_program_memory, Progra
 pub use node_load::{LoadSample, NodeLoad, Pressure};
 pub use rates::{rates, IoRates, ProgramRates};
 pub use sample::{
-    read_counters, read_details, read_memory, read_movable_ranges, read_thread, ProgramDetails,
-    ProgramSample, ThreadSample,
+    read_counters, read_details, read_memory, read_movable_ranges, read_thread, running_programs,
+    ProgramDetails, ProgramSample, ThreadSample,
 };
 pub use status_file::{parse_io, parse_status, IoCounters, StatusFacts};
 pub use watch::{ObservedProgram, ProgramWatch, WatchOptions};

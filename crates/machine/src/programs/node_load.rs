@@ -20,6 +20,7 @@ pub struct LoadSample {
 
 /// Shares of time in which at least one task waited for a resource, over the last 10 s.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Pressure {
     /// For a CPU; `None` if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,6 +35,7 @@ pub struct Pressure {
 
 /// Load of a node between two samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NodeLoad {
     /// The node.
     pub node: NodeId,

@@ -11,6 +11,7 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// Rates of a program between two samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramRates {
     /// Time between the samples in seconds.
     pub seconds: f64,
@@ -24,6 +25,7 @@ pub struct ProgramRates {
 
 /// Bytes per second that a program reads and writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoRates {
     /// Returned by read(2) and similar calls.
     pub requested_read: f64,

@@ -14,6 +14,7 @@ const MAX_THREADS: usize = 100_000;
 
 /// Counters and facts of a program at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramSample {
     /// Process id.
     pub pid: u32,
@@ -39,6 +40,7 @@ pub struct ProgramSample {
 
 /// Details of a program that the counters do not show.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramDetails {
     /// Threads, ascending by id.
     pub threads: Vec<ThreadSample>,
@@ -50,6 +52,7 @@ pub struct ProgramDetails {
 
 /// A thread of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ThreadSample {
     /// Thread id.
     pub tid: u32,
@@ -158,4 +161,12 @@ pub fn read_movable_ranges(
         false => Default::default(),
     };
     Some(super::mappings::movable_ranges(&text("maps")?, &text("numa_maps")?, &locked, override_policies))
+}
+
+/// Returns which of these programs run, by name.
+pub fn running_programs(root: &dyn Sysfs, names: &[&str]) -> Vec<String> {
+    let comm = |pid: u32| root.optional(&format!("/proc/{pid}/comm"));
+    let running: std::collections::BTreeSet<String> =
+        crate::process::pids(root).into_iter().filter_map(comm).collect();
+    names.iter().filter(|name| running.contains(**name)).map(|name| (*name).to_owned()).collect()
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Facts of a status file that decide whether a program may be moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StatusFacts {
     /// Effective user id.
     pub uid: Option<u32>,
@@ -54,6 +55,7 @@ fn kilobytes(value: &str) -> u64 {
 
 /// Bytes that a process read and wrote since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoCounters {
     /// Bytes that read(2) and similar calls returned, from files, pipes and caches.
     pub requested_read: u64,

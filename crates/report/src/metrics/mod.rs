@@ -2,10 +2,12 @@
 //!
 //! Names of users are personal data and numerous, so they are labels on request only.
 
+mod balance;
 mod machine;
 mod table;
 mod transfers;
 
+pub use balance::{balance_metrics_text, BalanceTotals};
 pub use table::MetricsFormat;
 pub use transfers::DaemonStatus;
 

@@ -1,5 +1,6 @@
 //! Derives the definitions of all documents from their types.
 
+use crate::balance::BalanceEvent;
 use crate::baseline::BaselineComparison;
 use crate::cost::ProgramCost;
 use crate::counters::CounterRecord;
@@ -54,6 +55,7 @@ pub fn generate_definitions() -> Value {
         };
     }
     add_documents! {
+        BALANCE_EVENT_SCHEMA: BalanceEvent,
         BASELINE_SCHEMA: BaselineComparison,
         COMPARISON_SCHEMA: Comparison,
         COUNTERS_SCHEMA: CounterRecord,

@@ -294,9 +294,11 @@ impl Control for Simulated {
             Change::Prefetchers { .. } | Change::VirtualFunctions { .. } => {
                 refused("No such file or directory")
             }
-            Change::ThreadAffinity { .. } | Change::ProcessNodes { .. } | Change::LibvirtPin { .. } => {
-                refused("No such process")
-            }
+            // It runs no processes.
+            Change::ThreadAffinity { .. }
+            | Change::ProcessPages(_)
+            | Change::ProcessNodes { .. }
+            | Change::LibvirtPin { .. } => Err(ControlError::Ended { what: change.to_string() }),
             // The simulated kernel is Linux 6.12, which lacks it.
             Change::AutomaticInterleave { .. } => refused("No such file or directory"),
             Change::IrqAffinity { .. }

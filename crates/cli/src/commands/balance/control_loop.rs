@@ -1,0 +1,275 @@
+//! The loop of observations, decisions and moves.
+
+use super::args::BalanceArgs;
+use super::config::BalanceConfig;
+use super::events::EventWriter;
+use super::group_inputs::{build_problem, group_programs, members_of, Knowledge, ProgramGroup};
+use super::observer::{Observation, Observer};
+use super::program_mover::{restore_originals, ProgramMover};
+use super::selection::Selection;
+use crate::commands::placement;
+use crate::failure::{self, Failure};
+use crate::machine::Machine;
+use crate::options::Common;
+use crate::store::{self, Kind};
+use crate::{balancing, documents, output, receipts};
+use numaio_linux::interrupt::{self, interrupted};
+use numaio_linux::{process, Kernel};
+use numaio_machine::conditions;
+use numaio_machine::discover::discover_quick;
+use numaio_machine::ids::NodeId;
+use numaio_machine::programs::{running_programs, ObservedProgram};
+use numaio_machine::topology::Topology;
+use numaio_model::{BalanceOptions, BalanceProblem, Balancer, GroupDecision};
+use numaio_schema::{BalanceDecision, BalanceEventKind, BalanceRound, BalanceStart, IoRecord, Model};
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Daemons that move tasks, memory or interrupts.
+const DAEMONS: [&str; 2] = ["irqbalance", "numad"];
+
+/// Longest sleep between checks for signals.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Rounds between removals of receipts whose programs have ended.
+const PRUNE_ROUNDS: u64 = 300;
+
+/// Runs the loop until it is interrupted, or once.
+pub fn run(
+    common: &Common,
+    args: &BalanceArgs,
+    config: &BalanceConfig,
+    kernel: Kernel,
+) -> Result<ExitCode, Failure> {
+    interrupt::install().map_err(Failure::new)?;
+    let machine = Machine::Live(kernel);
+    let Some(kernel) = machine.kernel() else { return Err(Failure::usage("not this machine")) };
+    let topology = discover_quick(kernel);
+    let fingerprint = topology.identity.fingerprint.clone();
+    let _lock = if args.dry_run { None } else { lock()? };
+    let _paused = balancing::pause(common, args.pause_balancing, &machine, &fingerprint)?;
+    let models = placement::models(common, &machine, &topology, None)?;
+    let records = documents::saved_io(common, Kind::Io, &topology.identity);
+    let knowledge = Knowledge {
+        topology: &topology,
+        models: &models,
+        records: &records,
+        config,
+        override_policies: args.override_policies,
+        together: args.together,
+        devices: selected_devices(&topology, &args.device)?,
+    };
+    let mut selection = Selection::new(args, kernel)?;
+    let originals = restore_originals(kernel, &receipts::all(common, kernel)?);
+    let mut balancing_loop = BalancingLoop {
+        args,
+        observer: Observer::new(kernel, &topology, selection.is_named()),
+        balancer: Balancer::new(options(args, config)),
+        mover: ProgramMover { common, kernel, knowledge: &knowledge, originals },
+        events: EventWriter::new(common, args, &fingerprint),
+        moves: 0,
+        moved_bytes: 0,
+    };
+    balancing_loop.start(kernel, &models, &records)?;
+    balancing_loop.observer.observe(&selection.pids(kernel));
+    while wait(Duration::from_secs_f64(args.every)) {
+        balancing_loop.round(&selection.pids(kernel))?;
+        if args.once || (selection.is_named() && balancing_loop.has_ended(&args.pids)) {
+            break;
+        }
+        if balancing_loop.events.round.is_multiple_of(PRUNE_ROUNDS) {
+            restore_originals(kernel, &receipts::all(common, kernel)?);
+        }
+    }
+    balancing_loop.end()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &BalanceArgs, config: &BalanceConfig) -> BalanceOptions {
+    let mut options = BalanceOptions::default();
+    config.apply(&mut options);
+    options.horizon_s = args.horizon.unwrap_or(options.horizon_s);
+    options.cool_down_s = args.cool_down.unwrap_or(options.cool_down_s);
+    options.limit_bytes_per_s = args.limit.map_or(options.limit_bytes_per_s, |limit| limit as f64);
+    if args.once {
+        options.confirm_rounds = 1;
+        options.moves_per_round = usize::MAX;
+    }
+    options
+}
+
+/// Takes the lock of balancers: two would revert each other's moves.
+fn lock() -> Result<Option<File>, Failure> {
+    let path = store::receipts_folder()?.join("balance.lock");
+    let file = File::create(&path).map_err(|error| failure::cannot_write(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(Failure::new("another numaio balance is running")
+            .hint("stop it first, or use --dry-run, which moves nothing")),
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+fn selected_devices(topology: &Topology, names: &[String]) -> Result<Vec<usize>, Failure> {
+    let find = |name: &String| {
+        let found = topology.devices.iter().position(|device| device.has_name(name));
+        found.ok_or_else(|| {
+            Failure::usage(format!("device '{name}' not found")).hint("numaio topology lists devices")
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Sleeps until the next round; returns whether there is one.
+fn wait(duration: Duration) -> bool {
+    let end = std::time::Instant::now() + duration;
+    loop {
+        let left = end.saturating_duration_since(std::time::Instant::now());
+        if interrupted() {
+            return false;
+        }
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+struct BalancingLoop<'a> {
+    args: &'a BalanceArgs,
+    observer: Observer<'a>,
+    balancer: Balancer,
+    mover: ProgramMover<'a>,
+    events: EventWriter<'a>,
+    moves: u64,
+    moved_bytes: u64,
+}
+
+impl BalancingLoop<'_> {
+    fn start(&mut self, kernel: &Kernel, models: &[Model], records: &[IoRecord]) -> Result<(), Failure> {
+        let of_models = models.iter().flat_map(|model| model.targets.iter().map(|target| target.target));
+        let of_records = records.iter().filter_map(|record| record.device.node);
+        self.events.write(BalanceEventKind::Started(BalanceStart {
+            every_s: self.args.every,
+            dry_run: self.args.dry_run,
+            numa_balancing: conditions::read(kernel).numa_balancing,
+            daemons: running_programs(kernel, &DAEMONS),
+            modeled_nodes: of_models.chain(of_records).collect(),
+        }))
+    }
+
+    fn round(&mut self, pids: &[u32]) -> Result<(), Failure> {
+        self.events.start_round();
+        let before = process::cpu_time_s();
+        let observation = self.observer.observe(pids);
+        let groups = group_programs(self.mover.knowledge, &observation);
+        let problem = build_problem(self.mover.knowledge, &observation, &groups, &self.mover.originals);
+        let at = self.observer.elapsed_s();
+        let decisions = self.balancer.decide(&problem, at);
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        self.events.write(BalanceEventKind::Round(BalanceRound {
+            programs: count(observation.programs.len()),
+            groups: count(groups.len()),
+            cpu_s: process::cpu_time_s() - before,
+            nodes: observation.nodes.clone(),
+            pressure: observation.pressure,
+        }))?;
+        for decision in &decisions {
+            self.events.write_decision(describe(&problem, &observation, &groups, decision))?;
+        }
+        for decision in decisions.iter().filter(|decision| decision.to.is_some()) {
+            self.perform(&problem, &observation, &groups, decision)?;
+        }
+        let ids: Vec<String> = groups.into_iter().map(|group| group.id).collect();
+        self.events.end_round(&ids)
+    }
+
+    /// Moves a group, or in a dry run only counts it as moved.
+    fn perform(
+        &mut self,
+        problem: &BalanceProblem,
+        observation: &Observation,
+        groups: &[ProgramGroup],
+        decision: &GroupDecision,
+    ) -> Result<(), Failure> {
+        let (Some(to), Some(group)) = (decision.to, groups.get(decision.group)) else { return Ok(()) };
+        let at = self.observer.elapsed_s();
+        if self.args.dry_run {
+            self.balancer.record(problem, decision, at, 0);
+            return Ok(());
+        }
+        match self.mover.move_group(observation, group, to) {
+            Ok(moved) => {
+                self.moves += 1;
+                self.moved_bytes += moved.moved_bytes;
+                self.balancer.record(problem, decision, at, moved.moved_bytes);
+                for seen in members_of(observation, group) {
+                    self.observer.expire_memory(seen.program.sample.pid);
+                }
+                self.events.write(BalanceEventKind::Moved(moved))
+            }
+            Err(failure) => {
+                // The next attempt waits as long as after a move.
+                self.balancer.record(problem, decision, at, 0);
+                if self.args.once {
+                    return Err(failure);
+                }
+                let (group, why) = (group.id.clone(), failure.message);
+                self.events.write(BalanceEventKind::MoveFailed { group, why })
+            }
+        }
+    }
+
+    fn has_ended(&self, pids: &[u32]) -> bool {
+        pids.iter().all(|pid| numaio_machine::process::start_time(self.mover.kernel, *pid).is_none())
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        let (moves, moved_bytes) = (self.moves, self.moved_bytes);
+        self.events.write(BalanceEventKind::Ended { moves, moved_bytes })?;
+        if moves > 0 {
+            output::remark(
+                self.mover.common,
+                "numaio undo reverts the newest move; numaio undo --all all of them",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn describe(
+    problem: &BalanceProblem,
+    observation: &Observation,
+    groups: &[ProgramGroup],
+    decision: &GroupDecision,
+) -> BalanceDecision {
+    let group = &problem.groups[decision.group];
+    let members = members_of(observation, &groups[decision.group]);
+    let members: Vec<&ObservedProgram> = members.into_iter().map(|seen| &seen.program).collect();
+    let mut cpus_on: BTreeMap<NodeId, f64> = BTreeMap::new();
+    for (node, cpus) in
+        members.iter().filter_map(|program| program.rates.as_ref()).flat_map(|rates| &rates.cpus_on)
+    {
+        *cpus_on.entry(*node).or_default() += cpus;
+    }
+    let rate = |program: &&&ObservedProgram| {
+        program.rates.as_ref().and_then(|rates| rates.io).map_or(0.0, |io| io.storage())
+    };
+    let busiest = members.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)));
+    let devices = group.devices.keys().filter_map(|index| problem.devices.get(*index));
+    let is_readable = members.iter().any(|program| program.sample.memory.is_some());
+    BalanceDecision {
+        group: group.id.clone(),
+        name: busiest.map(|program| program.sample.name.clone()).unwrap_or_default(),
+        pids: members.iter().map(|program| program.sample.pid).collect(),
+        devices: devices.map(|device| device.name.clone()).collect(),
+        bytes_per_s: group.bytes_per_s,
+        cpus_on,
+        bytes_on: is_readable.then(|| group.bytes_on.clone()),
+        to: decision.to,
+        predicted_bytes_per_s: decision.predicted_bytes_per_s,
+        reason: decision.reason.clone(),
+    }
+}

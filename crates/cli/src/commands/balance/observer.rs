@@ -1,0 +1,175 @@
+//! Observation of programs, their devices and the nodes.
+
+use numaio_linux::Kernel;
+use numaio_machine::devices::{busy_ms, Device, DeviceKind};
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::locate::{LocateExt, OpenedFacts};
+use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext};
+use numaio_machine::programs::{
+    group_limits, GroupLimits, LoadSample, NodeLoad, ObservedProgram, Pressure, ProgramWatch, WatchOptions,
+};
+use numaio_machine::topology::Topology;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Time after which the open files of a program are examined again.
+const FILES_EVERY: Duration = Duration::from_secs(30);
+
+/// The same for a program without devices.
+const NO_FILES_EVERY: Duration = Duration::from_secs(6);
+
+/// Start of open files through which devices access memory directly, and pin it.
+const PINNING: [&str; 3] = ["/dev/infiniband/uverbs", "/dev/vfio/", "anon_inode:[io_uring]"];
+
+/// What the open files and the control group of a program reveal.
+#[derive(Debug, Clone, Default)]
+pub struct ProgramUses {
+    /// Share of I/O by index of the device in the topology.
+    pub devices: BTreeMap<usize, f64>,
+    /// Whether it has an open file through which devices may pin memory.
+    pub may_pin: bool,
+    /// CPUs and nodes of its control group.
+    pub limits: GroupLimits,
+    /// Whether its open files could not be examined.
+    pub is_denied: bool,
+}
+
+/// A program with what it uses.
+#[derive(Debug, Clone)]
+pub struct SeenProgram {
+    /// Samples and rates.
+    pub program: ObservedProgram,
+    /// Devices and limits; `None` unless it is active.
+    pub uses: Option<ProgramUses>,
+}
+
+/// One round of observation.
+#[derive(Debug, Clone, Default)]
+pub struct Observation {
+    /// The programs.
+    pub programs: Vec<SeenProgram>,
+    /// Load of each node; empty in the first round.
+    pub nodes: Vec<NodeLoad>,
+    /// Pressure of the machine.
+    pub pressure: Pressure,
+    /// Share of time in which each device was busy, by index in the topology.
+    pub device_busy: BTreeMap<usize, f64>,
+}
+
+/// Observes a machine repeatedly.
+pub struct Observer<'a> {
+    kernel: &'a Kernel,
+    topology: &'a Topology,
+    watch: ProgramWatch,
+    started: Instant,
+    load: Option<LoadSample>,
+    busy: BTreeMap<usize, (u64, Duration)>,
+    /// Uses by process id and start time, with the time of their examination.
+    uses: BTreeMap<(u32, u64), (ProgramUses, Duration)>,
+}
+
+impl<'a> Observer<'a> {
+    /// Creates an observer; `all_active` reads threads and memory of every program.
+    pub fn new(kernel: &'a Kernel, topology: &'a Topology, all_active: bool) -> Self {
+        let options = WatchOptions { all_active, ..WatchOptions::default() };
+        Self {
+            kernel,
+            topology,
+            watch: ProgramWatch::new(options),
+            started: Instant::now(),
+            load: None,
+            busy: BTreeMap::new(),
+            uses: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the seconds since the observer was created.
+    pub fn elapsed_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Reads the memory of a program again in the next round.
+    pub fn expire_memory(&mut self, pid: u32) {
+        self.watch.expire_memory(pid);
+    }
+
+    /// Observes processes and nodes.
+    pub fn observe(&mut self, pids: &[u32]) -> Observation {
+        let at = self.started.elapsed();
+        let topology = self.topology;
+        let node_of = |cpu: CpuId| -> Option<NodeId> { topology.cpu(cpu)?.node };
+        let programs = self.watch.observe(self.kernel, pids, at, &node_of);
+        let own = OwnConnections::default();
+        let programs: Vec<SeenProgram> = programs
+            .into_iter()
+            .map(|program| {
+                let uses = program.is_active.then(|| self.uses_of(&program, &own, at));
+                SeenProgram { program, uses }
+            })
+            .collect();
+        self.uses.retain(|_, (_, seen)| at.saturating_sub(*seen) < FILES_EVERY * 2);
+        let load = LoadSample::read(self.kernel, self.topology.nodes.iter().map(|node| node.id));
+        let nodes = self.load.as_ref().map(|before| load.since(before, self.topology)).unwrap_or_default();
+        let pressure = load.pressure();
+        self.load = Some(load);
+        Observation { programs, nodes, pressure, device_busy: self.device_busy(at) }
+    }
+
+    fn uses_of(&mut self, program: &ObservedProgram, own: &OwnConnections, at: Duration) -> ProgramUses {
+        let key = (program.sample.pid, program.sample.start_time);
+        let is_recent = |uses: &ProgramUses, seen: Duration| {
+            // A program without devices may open its files later.
+            let every = if uses.devices.is_empty() { NO_FILES_EVERY } else { FILES_EVERY };
+            at.saturating_sub(seen) < every
+        };
+        match self.uses.get(&key) {
+            Some((uses, seen)) if is_recent(uses, *seen) => uses.clone(),
+            _ => {
+                let uses = self.examine(program.sample.pid, own);
+                self.uses.insert(key, (uses.clone(), at));
+                uses
+            }
+        }
+    }
+
+    fn examine(&self, pid: u32, own: &OwnConnections) -> ProgramUses {
+        let context = ResolveContext { root: self.kernel, locate: self.kernel, topology: self.topology };
+        let found = resolve_process(context, pid, own);
+        let devices = found.devices.iter().filter(|near| near.share > 0.0);
+        let mut devices: BTreeMap<usize, f64> = devices.map(|near| (near.index, near.share)).collect();
+        let sum: f64 = devices.values().sum();
+        devices.values_mut().for_each(|share| *share /= sum);
+        let opened = self.kernel.opened(pid);
+        ProgramUses {
+            devices,
+            may_pin: opened.as_ref().is_ok_and(may_pin),
+            limits: group_limits(self.kernel, pid),
+            is_denied: opened.is_err(),
+        }
+    }
+
+    /// Returns the share of time in which each disk was busy since the last round.
+    fn device_busy(&mut self, at: Duration) -> BTreeMap<usize, f64> {
+        let mut shares = BTreeMap::new();
+        for (index, device) in self.topology.devices.iter().enumerate() {
+            let Some(now) = busy_ms(self.kernel, device.kind, &device.names) else { continue };
+            if let Some((before, earlier)) = self.busy.insert(index, (now, at)) {
+                let elapsed = at.saturating_sub(earlier).as_secs_f64();
+                let busy = now.saturating_sub(before) as f64 / 1e3;
+                if elapsed > 0.0 {
+                    shares.insert(index, (busy / elapsed).min(1.0));
+                }
+            }
+        }
+        shares
+    }
+}
+
+fn may_pin(opened: &OpenedFacts) -> bool {
+    opened.files.iter().any(|file| PINNING.iter().any(|start| file.target.starts_with(start)))
+}
+
+/// Returns whether a device exchanges data with storage, whose bytes the kernel counts by process.
+pub fn is_storage(device: &Device) -> bool {
+    matches!(device.kind, DeviceKind::Nvme | DeviceKind::Block)
+}

@@ -1,0 +1,251 @@
+//! Moves of programs with their receipts, and the state that results.
+
+use super::group_inputs::{cpuset_of, members_of, permitted_cpus, Knowledge, OriginalAffinity, ProgramGroup};
+use super::observer::{Observation, SeenProgram};
+use crate::failure::Failure;
+use crate::options::Common;
+use crate::receipts::{self, StoredReceipt};
+use numaio_linux::Kernel;
+use numaio_machine::control::{Change, MovePages, PageRun};
+use numaio_machine::ids::NodeId;
+use numaio_machine::process;
+use numaio_machine::programs::{
+    read_details, read_movable_ranges, read_thread, ProgramDetails, ProgramMemory, ThreadSample,
+};
+use numaio_machine::set::CpuSet;
+use numaio_place::{relocation_changes, RelocatedProcess, RelocationReport};
+use numaio_schema::{AppliedChange, BalanceMove, Receipt};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Instant;
+
+/// Prefix of the IDs of receipts.
+pub const RECEIPT: &str = "balance";
+
+/// Passes over the threads of a program: threads that it creates during the first one inherit the
+/// affinity of their parents, which may not be set yet.
+const PASSES: usize = 3;
+
+/// Moves programs of this machine.
+pub struct ProgramMover<'a> {
+    /// Options of the command.
+    pub common: &'a Common,
+    /// This machine.
+    pub kernel: &'a Kernel,
+    /// What is known of it.
+    pub knowledge: &'a Knowledge<'a>,
+    /// Affinity of moved programs before their first move.
+    pub originals: OriginalAffinity,
+}
+
+/// A program that is about to be moved.
+struct PreparedProcess {
+    pid: u32,
+    start_time: u64,
+    cpus: CpuSet,
+    details: ProgramDetails,
+    runs: Vec<PageRun>,
+}
+
+impl ProgramMover<'_> {
+    /// Moves the programs of a group to a node.
+    ///
+    /// # Errors
+    /// Nothing was moved: permission is missing, or the receipt cannot be saved.
+    pub fn move_group(
+        &mut self,
+        observation: &Observation,
+        group: &ProgramGroup,
+        to: NodeId,
+    ) -> Result<BalanceMove, Failure> {
+        let _lock = receipts::lock(self.common);
+        let started = Instant::now();
+        let members = members_of(observation, group);
+        let prepared: Vec<PreparedProcess> =
+            members.iter().filter_map(|seen| self.prepare(seen, to).transpose()).collect::<Result<_, _>>()?;
+        let changes = self.changes(&prepared, to)?;
+        if changes.is_empty() {
+            return Err(Failure::new(format!("the programs of {} have ended, or are in place", group.id)));
+        }
+        let wanted_bytes = prepared.iter().map(|process| bytes_elsewhere(process, to)).sum();
+        let receipt =
+            receipts::planned_receipt(self.kernel, &self.knowledge.topology.identity.fingerprint, changes);
+        let (id, receipt, mut report) = receipts::relocate_numbered(self.kernel, receipt, RECEIPT)
+            .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
+        self.bind_new_threads(&prepared, to, &id, receipt, &mut report)?;
+        for process in &prepared {
+            self.remember(process);
+        }
+        let kept_bytes = kept(members.iter().filter_map(|seen| seen.program.sample.memory.as_ref()));
+        Ok(BalanceMove {
+            group: group.id.clone(),
+            receipt: id,
+            to,
+            threads: report.threads,
+            threads_in_place: self.threads_in_place(&prepared),
+            wanted_bytes,
+            moved_bytes: report.moved_bytes,
+            left_bytes: report.left,
+            kept_bytes,
+            ended: report.ended,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// Reads a program again, because threads and pages change between a decision and its move;
+    /// `None` if it ended.
+    fn prepare(&self, seen: &SeenProgram, to: NodeId) -> Result<Option<PreparedProcess>, Failure> {
+        let (pid, start_time) = (seen.program.sample.pid, seen.program.sample.start_time);
+        let Some(uses) = &seen.uses else { return Ok(None) };
+        if process::start_time(self.kernel, pid) != Some(start_time) {
+            return Ok(None);
+        }
+        let Ok(details) = read_details(self.kernel, pid) else { return Ok(None) };
+        let original = self.originals.get(&(pid, start_time));
+        let cpuset = cpuset_of(self.knowledge.topology, uses);
+        let permitted = permitted_cpus(self.knowledge, &details, &cpuset, original);
+        let cpus = self.knowledge.topology.usable_cpus(to).intersection(&permitted);
+        if cpus.is_empty() {
+            let why = format!("process {pid} may use no CPU of node {to} any more");
+            return Err(Failure::new(why).hint("its cpuset or affinity was changed"));
+        }
+        let locked = details.status.locked_bytes > 0;
+        let ranges = read_movable_ranges(self.kernel, pid, locked, self.knowledge.override_policies);
+        let runs = match ranges {
+            Some(ranges) => self
+                .kernel
+                .page_runs(pid, &ranges)
+                .map_err(|error| Failure::new(error).hint(PERMISSION_HINT))?,
+            None => Vec::new(),
+        };
+        Ok(Some(PreparedProcess { pid, start_time, cpus, details, runs }))
+    }
+
+    fn changes(&self, prepared: &[PreparedProcess], to: NodeId) -> Result<Vec<AppliedChange>, Failure> {
+        let mut changes = Vec::new();
+        for process in prepared {
+            let relocated = RelocatedProcess {
+                pid: process.pid,
+                start_time: process.start_time,
+                threads: &process.details.threads,
+                runs: &process.runs,
+            };
+            // The CPUs are those that the program may use: threads moved before are widened.
+            let of_process = relocation_changes(&[relocated], &process.cpus, to, true);
+            let too_many =
+                || Failure::new(format!("the memory of process {} is too fragmented", process.pid));
+            changes.extend(of_process.ok_or_else(too_many)?);
+        }
+        // Threads of all programs first, so that new memory is allocated on the node.
+        changes.sort_by_key(|applied| matches!(applied.change, Change::ProcessPages(_)));
+        Ok(changes)
+    }
+
+    /// Binds threads that were created meanwhile, and adds them to the receipt.
+    fn bind_new_threads(
+        &self,
+        prepared: &[PreparedProcess],
+        to: NodeId,
+        id: &str,
+        mut receipt: Receipt,
+        report: &mut RelocationReport,
+    ) -> Result<(), Failure> {
+        for _ in 1..PASSES {
+            let mut changes = Vec::new();
+            for process in prepared {
+                let Ok(details) = read_details(self.kernel, process.pid) else { continue };
+                let new = details.threads.into_iter().filter(|thread| {
+                    thread.allowed.as_ref().is_some_and(|allowed| !allowed.is_subset(&process.cpus))
+                });
+                let threads: Vec<_> = new.collect();
+                let (pid, start_time) = (process.pid, process.start_time);
+                let relocated = RelocatedProcess { pid, start_time, threads: &threads, runs: &[] };
+                changes.extend(relocation_changes(&[relocated], &process.cpus, to, true).unwrap_or_default());
+            }
+            if changes.is_empty() {
+                return Ok(());
+            }
+            report.threads += u32::try_from(changes.len()).unwrap_or(u32::MAX);
+            receipt = receipts::extend_numbered(self.kernel, receipt, id, changes)
+                .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
+        }
+        Ok(())
+    }
+
+    fn threads_in_place(&self, prepared: &[PreparedProcess]) -> u32 {
+        let count = prepared.iter().map(|process| {
+            let threads = read_details(self.kernel, process.pid).map(|details| details.threads);
+            let is_bound = |thread: &ThreadSample| {
+                thread.allowed.as_ref().is_some_and(|allowed| allowed.is_subset(&process.cpus))
+            };
+            threads.map_or(0, |threads| threads.iter().filter(|thread| is_bound(thread)).count())
+        });
+        u32::try_from(count.sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    /// Remembers the affinity of a program before its first move.
+    fn remember(&mut self, process: &PreparedProcess) {
+        let key = (process.pid, process.start_time);
+        let allowed = process.details.threads.iter().filter_map(|thread| thread.allowed.as_ref());
+        let all = allowed.fold(CpuSet::new(), |all, cpus| all.union(cpus));
+        self.originals.entry(key).or_insert(all);
+    }
+}
+
+/// Hint if permission is missing.
+const PERMISSION_HINT: &str = "run as root, or with CAP_SYS_NICE and CAP_SYS_PTRACE";
+
+fn bytes_elsewhere(process: &PreparedProcess, to: NodeId) -> u64 {
+    process.runs.iter().filter(|run| run.node != to).map(|run| run.bytes).sum()
+}
+
+/// Returns the memory that is never moved, by kind.
+fn kept<'m>(memories: impl Iterator<Item = &'m ProgramMemory>) -> BTreeMap<String, u64> {
+    let mut kept = BTreeMap::new();
+    for memory in memories {
+        let kinds = [
+            ("bound", &memory.bound),
+            ("shared", &memory.shared),
+            ("huge", &memory.huge),
+            ("file", &memory.file_backed),
+        ];
+        for (kind, on) in kinds {
+            let bytes: u64 = on.values().sum();
+            if bytes > 0 {
+                *kept.entry(kind.to_owned()).or_default() += bytes;
+            }
+        }
+    }
+    kept
+}
+
+/// Returns the affinity before the first move of programs that an earlier balancer moved, and
+/// removes receipts whose programs have all ended.
+pub fn restore_originals(kernel: &Kernel, stored: &[StoredReceipt]) -> OriginalAffinity {
+    let mut originals = OriginalAffinity::new();
+    for stored in stored.iter().filter(|stored| stored.id.starts_with(RECEIPT) && stored.id.contains('-')) {
+        let mut is_running = false;
+        for applied in &stored.receipt.applied {
+            match &applied.inverse {
+                Change::ThreadAffinity { pid, tid, start_time, cpus } => {
+                    let thread = read_thread(kernel, *pid, *tid);
+                    if thread.is_none_or(|thread| thread.start_time != *start_time) {
+                        continue;
+                    }
+                    is_running = true;
+                    if tid == pid {
+                        originals.entry((*pid, *start_time)).or_insert_with(|| cpus.clone());
+                    }
+                }
+                Change::ProcessPages(wanted) => {
+                    is_running |= process::start_time(kernel, wanted.pid) == Some(wanted.start_time);
+                }
+                _ => is_running = true,
+            }
+        }
+        if !is_running {
+            let _ = fs::remove_file(&stored.path);
+        }
+    }
+    originals
+}

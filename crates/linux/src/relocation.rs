@@ -1,0 +1,309 @@
+//! Pages of other processes, moved to other nodes.
+
+use crate::interrupt::interrupted;
+use crate::memory::page_bytes;
+use crate::Root;
+use numaio_machine::control::{ControlError, PageMove, PageMoveReport, PageRefusal, PageRun};
+use numaio_machine::ids::NodeId;
+use numaio_machine::process;
+use std::io;
+use std::ops::Range;
+
+/// Pages per call: 16 MiB of 4 KiB pages.
+const CHUNK: usize = 4096;
+
+/// Pages per call when pages of a chunk were rejected: the kernel stops at the first rejected batch.
+const RETRY_CHUNK: usize = 32;
+
+/// Maximum number of page addresses to examine in one process: 256 GiB of 4 KiB pages.
+const MAX_PAGES: u64 = 1 << 26;
+
+/// Moves only pages that no other process maps (include/uapi/linux/mempolicy.h).
+const MPOL_MF_MOVE: libc::c_int = 1 << 1;
+
+/// Status of a page that the kernel did not write.
+const UNKNOWN: i32 = i32::MIN;
+
+fn refused(what: &str, error: &io::Error) -> ControlError {
+    let (what, why) = (what.to_owned(), error.to_string());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => ControlError::Denied { what, why },
+        _ => ControlError::Refused { what, why },
+    }
+}
+
+/// Returns the nodes of the present pages within address ranges of a process.
+pub fn page_runs(pid: u32, ranges: &[Range<u64>]) -> Result<Vec<PageRun>, ControlError> {
+    let page = page_bytes() as u64;
+    let what = || format!("locate the pages of process {pid}");
+    let count: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start) / page).sum();
+    if count > MAX_PAGES {
+        let why = format!("it maps {count} pages, and at most {MAX_PAGES} are examined");
+        return Err(ControlError::Refused { what: what(), why });
+    }
+    let mut runs = Vec::new();
+    for range in ranges {
+        let mut next = range.start;
+        while next < range.end {
+            let end = next.saturating_add(CHUNK as u64 * page).min(range.end);
+            let addresses: Vec<u64> = (next..end).step_by(page as usize).collect();
+            let states = query(pid, &addresses).map_err(|error| refused(&what(), &error))?;
+            for (address, state) in addresses.iter().zip(states) {
+                if let Ok(node) = u32::try_from(state) {
+                    push(&mut runs, PageRun { start: *address, bytes: page, node: NodeId(node) });
+                }
+            }
+            next = end;
+        }
+    }
+    Ok(runs)
+}
+
+/// Appends a run, or extends the last one.
+fn push(runs: &mut Vec<PageRun>, run: PageRun) {
+    match runs.last_mut() {
+        Some(last) if last.node == run.node && last.start.checked_add(last.bytes) == Some(run.start) => {
+            last.bytes += run.bytes;
+        }
+        _ => runs.push(run),
+    }
+}
+
+/// Moves pages to the nodes of their runs as far as possible.
+pub fn move_pages(root: &Root, wanted: &PageMove) -> Result<PageMoveReport, ControlError> {
+    let page = page_bytes() as u64;
+    let mut report = PageMoveReport::default();
+    for run in &wanted.runs {
+        let end = run.start.saturating_add(run.bytes);
+        let mut next = run.start;
+        while next < end {
+            let chunk_end = next.saturating_add(CHUNK as u64 * page).min(end);
+            let addresses: Vec<u64> = (next..chunk_end).step_by(page as usize).collect();
+            next = chunk_end;
+            if interrupted() {
+                leave(&mut report, PageRefusal::Interrupted, addresses.len() as u64 * page);
+                continue;
+            }
+            if process::start_time(root, wanted.pid) != Some(wanted.start_time) {
+                report.process_ended = true;
+                return Ok(report);
+            }
+            let Err(error) = move_chunk(wanted.pid, run.node, &addresses, page, &mut report) else {
+                continue;
+            };
+            if report.previous.is_empty() {
+                let what = format!("move memory of process {} to node {}", wanted.pid, run.node);
+                return Err(refused(&what, &error));
+            }
+            // What was moved is reported, so that it can be undone.
+            leave(&mut report, PageRefusal::Other, addresses.len() as u64 * page);
+        }
+    }
+    Ok(report)
+}
+
+fn leave(report: &mut PageMoveReport, why: PageRefusal, bytes: u64) {
+    if bytes > 0 {
+        *report.left.entry(why).or_default() += bytes;
+    }
+}
+
+/// Moves one chunk of pages, and adds the result to the report.
+fn move_chunk(
+    pid: u32,
+    node: NodeId,
+    addresses: &[u64],
+    page: u64,
+    report: &mut PageMoveReport,
+) -> io::Result<()> {
+    let ended = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
+    let before = match query(pid, addresses) {
+        Err(error) if ended(&error) => {
+            report.process_ended = true;
+            return Ok(());
+        }
+        before => before?,
+    };
+    let is_elsewhere = |state: i32| u32::try_from(state).is_ok_and(|on| on != node.0);
+    let absent = before.iter().filter(|state| **state < 0).count();
+    leave(report, PageRefusal::Absent, absent as u64 * page);
+    let elsewhere: Vec<(u64, i32)> =
+        addresses.iter().copied().zip(before).filter(|(_, state)| is_elsewhere(*state)).collect();
+    if elsewhere.is_empty() {
+        return Ok(());
+    }
+    let pages: Vec<u64> = elsewhere.iter().map(|(address, _)| *address).collect();
+    let attempt = match attempt_move(pid, node, &pages) {
+        Err(error) if ended(&error) => {
+            report.process_ended = true;
+            return Ok(());
+        }
+        attempt => attempt?,
+    };
+    let after = query(pid, &pages).unwrap_or_else(|_| vec![UNKNOWN; pages.len()]);
+    for (index, (address, from)) in elsewhere.into_iter().enumerate() {
+        if after.get(index).is_some_and(|state| u32::try_from(*state) == Ok(node.0)) {
+            report.moved_bytes += page;
+            let from = NodeId(u32::try_from(from).unwrap_or(node.0));
+            push(&mut report.previous, PageRun { start: address, bytes: page, node: from });
+        } else {
+            let state = attempt.states.get(index).copied().unwrap_or(UNKNOWN);
+            leave(report, refusal(state, attempt.no_memory), page);
+        }
+    }
+    Ok(())
+}
+
+/// The result of an attempt: a state for each page, and whether the target node was full.
+struct Attempt {
+    states: Vec<i32>,
+    no_memory: bool,
+}
+
+/// Moves pages, at first all together. If the kernel stops at a batch, in small batches.
+fn attempt_move(pid: u32, node: NodeId, pages: &[u64]) -> io::Result<Attempt> {
+    let mut states = vec![UNKNOWN; pages.len()];
+    let is_complete = request(pid, node, pages, &mut states)?;
+    let mut no_memory = is_complete == MoveCall::NoMemory;
+    if is_complete == MoveCall::Stopped {
+        for (pages, states) in pages.chunks(RETRY_CHUNK).zip(states.chunks_mut(RETRY_CHUNK)) {
+            if states.contains(&UNKNOWN) && request(pid, node, pages, states)? == MoveCall::NoMemory {
+                no_memory = true;
+                break;
+            }
+        }
+    }
+    Ok(Attempt { states, no_memory })
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MoveCall {
+    /// The kernel wrote the state of each page.
+    Complete,
+    /// It stopped at pages that could not be moved.
+    Stopped,
+    /// The target node has no free memory.
+    NoMemory,
+}
+
+/// Calls move_pages(2) with one target node; writes the states that the kernel reports.
+fn request(pid: u32, node: NodeId, pages: &[u64], states: &mut [i32]) -> io::Result<MoveCall> {
+    let nodes = vec![i32::try_from(node.0).unwrap_or(i32::MAX); pages.len()];
+    let count = pages.len().min(states.len());
+    // SAFETY: the arrays have at least `count` elements and live through the call. The addresses
+    // are of another process: the kernel checks them, and moves pages without changing contents.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid,
+            count,
+            pages.as_ptr(),
+            nodes.as_ptr(),
+            states.as_mut_ptr(),
+            MPOL_MF_MOVE,
+        )
+    };
+    if result == 0 {
+        return Ok(MoveCall::Complete);
+    }
+    if result > 0 {
+        return Ok(MoveCall::Stopped);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOMEM) => Ok(MoveCall::NoMemory),
+        // Before Linux 4.17: no page needed to be moved.
+        Some(libc::ENOENT) => Ok(MoveCall::Complete),
+        _ => Err(error),
+    }
+}
+
+/// Returns the reason for which a page stayed.
+fn refusal(state: i32, no_memory: bool) -> PageRefusal {
+    match state.checked_neg() {
+        Some(libc::EBUSY) => PageRefusal::Busy,
+        Some(libc::ENOMEM) => PageRefusal::NoMemory,
+        Some(libc::EACCES) => PageRefusal::Shared,
+        Some(libc::ENOENT | libc::EFAULT) => PageRefusal::Absent,
+        _ if no_memory => PageRefusal::NoMemory,
+        // The kernel stopped without a state, or a page returned to its node.
+        None | Some(..=0) => PageRefusal::Busy,
+        _ => PageRefusal::Other,
+    }
+}
+
+/// Returns the node of each page of a process, or a negative errno.
+fn query(pid: u32, addresses: &[u64]) -> io::Result<Vec<i32>> {
+    let mut states = vec![UNKNOWN; addresses.len()];
+    let nodes = std::ptr::null::<i32>();
+    // SAFETY: both arrays have `addresses.len()` elements and live through the call. Without target
+    // nodes the kernel only writes the states; it checks the addresses itself.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid,
+            addresses.len(),
+            addresses.as_ptr(),
+            nodes,
+            states.as_mut_ptr(),
+            0,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(states)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locates_and_moves_pages_of_a_process_in_place() {
+        let root = Root::live().expect("/");
+        let pid = std::process::id();
+        let start_time = process::start_time(&root, pid).expect("running");
+        let page = page_bytes();
+        let memory = vec![1u8; 64 * page];
+        let first = (memory.as_ptr() as usize).next_multiple_of(page) as u64;
+        let range = first..first + 32 * page as u64;
+        let runs = match page_runs(pid, std::slice::from_ref(&range)) {
+            Ok(runs) => runs,
+            Err(error) => {
+                return crate::test_support::print_skipped(&format!("skipped: no move_pages: {error}"));
+            }
+        };
+        assert_eq!(runs.iter().map(|run| run.bytes).sum::<u64>(), range.end - range.start);
+        let wanted = PageMove { pid, start_time, runs };
+        let report = move_pages(&root, &wanted).expect("allowed");
+        assert_eq!((report.moved_bytes, report.process_ended), (0, false), "all are there already");
+        let ended = move_pages(&root, &PageMove { start_time: start_time + 1, ..wanted }).expect("no error");
+        assert!(ended.process_ended && ended.previous.is_empty());
+        assert_eq!(memory.iter().map(|byte| usize::from(*byte)).sum::<usize>(), memory.len());
+    }
+
+    #[test]
+    fn classifies_pages_that_stay() {
+        let of = |errno: i32| refusal(-errno, false);
+        assert_eq!(of(libc::EACCES), PageRefusal::Shared);
+        assert_eq!((of(libc::ENOENT), of(libc::EFAULT)), (PageRefusal::Absent, PageRefusal::Absent));
+        assert_eq!((of(libc::EBUSY), refusal(UNKNOWN, false)), (PageRefusal::Busy, PageRefusal::Busy));
+        assert_eq!(
+            (of(libc::ENOMEM), refusal(UNKNOWN, true)),
+            (PageRefusal::NoMemory, PageRefusal::NoMemory)
+        );
+        assert_eq!(of(libc::EIO), PageRefusal::Other);
+    }
+
+    #[test]
+    fn runs_join_adjacent_pages_of_a_node() {
+        let run = |start, node| PageRun { start, bytes: 4096, node: NodeId(node) };
+        let mut runs = Vec::new();
+        for page in [run(0, 1), run(4096, 1), run(8192, 2), run(16384, 2)] {
+            push(&mut runs, page);
+        }
+        assert_eq!(runs, [PageRun { bytes: 8192, ..run(0, 1) }, run(8192, 2), run(16384, 2)]);
+    }
+}
