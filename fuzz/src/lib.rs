@@ -189,7 +189,7 @@ fn tape(input: &[u8]) {
 /// Parses stored documents.
 fn documents(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let read: [fn(&str); 11] = [
+    let read: [fn(&str); 13] = [
         |text| drop(schema::Model::from_json(text)),
         |text| drop(schema::Record::from_json(text)),
         |text| drop(schema::IoRecord::from_json(text)),
@@ -201,6 +201,8 @@ fn documents(input: &[u8]) {
         |text| drop(schema::TransferRecord::from_json(text)),
         |text| drop(schema::TransferTotals::from_json(text)),
         |text| drop(schema::DaemonState::from_json(text)),
+        |text| drop(schema::TopSnapshot::from_json(text)),
+        |text| drop(schema::TopRecording::parse(text)),
     ];
     read.iter().for_each(|read| read(text));
 }

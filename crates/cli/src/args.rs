@@ -75,6 +75,7 @@ impl Args {
             Command::Near(args) => commands::near::run(common, args),
             Command::Devices(args) => commands::devices::run(common, args),
             Command::Status(args) => commands::status::run(common, args),
+            Command::Top(args) => commands::top::run(common, args),
             Command::Plan(args) => commands::plan::run(common, args),
             Command::Doctor(args) => commands::doctor::run(common, args),
             Command::Metrics(args) => commands::metrics::run(common, args),
@@ -219,6 +220,7 @@ pub enum Command {
     ///
     /// Exit status: 1 if a named process does not exist or cannot be inspected.
     Status(commands::status::StatusArgs),
+    Top(commands::top::TopArgs),
     /// Plan a transfer: optimal threads and bytes on each node
     Plan(commands::plan::PlanArgs),
     Doctor(commands::doctor::DoctorArgs),

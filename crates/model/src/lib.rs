@@ -26,6 +26,7 @@ mod scheduling_factor;
 mod sweep;
 #[cfg(test)]
 mod testing;
+pub mod top;
 mod validate;
 mod views;
 

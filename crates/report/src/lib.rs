@@ -51,6 +51,7 @@ mod svg;
 mod sweep_text;
 mod table;
 mod text_page;
+pub mod top;
 mod topology_text;
 mod transfer_text;
 mod validation_text;

@@ -43,6 +43,7 @@ mod status;
 mod stream;
 mod summary;
 mod sweep;
+mod top;
 mod topology;
 mod transfer_record;
 mod validation;
@@ -127,7 +128,7 @@ pub use schemas::{
     FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA, FLEET_SUMMARY_SCHEMA, GUESTS_SCHEMA, GUEST_PLAN_SCHEMA,
     HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA,
     NEAR_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
-    RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA,
+    RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TOP_SCHEMA,
     TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
@@ -135,6 +136,10 @@ pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord,
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};
 pub use sweep::{
     BuildFigure, FigureSource, SweepCell, SweepClass, SweepClasses, SweepMethod, SweepRecord, SweepScope,
+};
+pub use top::{
+    NodeTraffic, RecordingError, RemoteFrom, RemoteShare, TopDevice, TopNode, TopProgram, TopRecording,
+    TopSnapshot, TopTransfer, TransferSource, UnknownValue,
 };
 pub use topology::TopologyDocument;
 pub use transfer_record::{

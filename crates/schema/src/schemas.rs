@@ -102,6 +102,9 @@ pub const SWEEP_SCHEMA: &str = "numaio/sweep/1";
 /// Schema and version of [`TopologyDocument`](crate::TopologyDocument).
 pub const TOPOLOGY_SCHEMA: &str = "numaio/topology/1";
 
+/// Schema and version of [`TopSnapshot`](crate::TopSnapshot).
+pub const TOP_SCHEMA: &str = "numaio/top/1";
+
 /// Schema and version of [`TransferRecord`](crate::TransferRecord).
 pub const TRANSFER_RECORD_SCHEMA: &str = "numaio/transfer-record/1";
 

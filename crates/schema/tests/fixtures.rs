@@ -10,8 +10,8 @@ use numaio_schema::{
     FigureScope, FleetCheck, FleetHostState, FleetHostSummary, FleetLauncher, FleetRun, FleetStatus,
     FleetSummary, GuestPlan, GuestsDocument, HostReport, IoPrediction, Job, JobProblem, JobState, Model,
     PingRecord, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, Striping,
-    SweepRecord, SweepScope, TopologyDocument, TransferDeviceKind, TransferDirection, TransferRecord,
-    TransferResult, TransferTotals, ValueSource, View,
+    SweepRecord, SweepScope, TopRecording, TopSnapshot, TopologyDocument, TransferDeviceKind,
+    TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
 };
 
 #[test]
@@ -425,4 +425,29 @@ fn baseline_version_1_round_trips() {
     let json = serde_json::to_string(&comparison).expect("JSON");
     assert_eq!(BaselineComparison::from_json(&json).expect("the same comparison"), comparison);
     assert!(comparison.figures.iter().all(|change| change.after < change.before));
+}
+
+#[test]
+fn top_snapshots_version_1_round_trip() {
+    let text = include_str!("fixtures/top-1.json");
+    let snapshot = TopSnapshot::from_json(text).expect("a snapshot");
+    let json = serde_json::to_string(&snapshot).expect("JSON");
+    assert_eq!(TopSnapshot::from_json(&json).expect("the same snapshot"), snapshot);
+    let dd = &snapshot.programs[1];
+    assert_eq!((dd.bytes(), dd.io_bytes_per_s()), (Some(1 << 20), Some(37e6)));
+    assert_eq!(snapshot.programs.iter().filter(|program| program.is_active()).count(), 5);
+}
+
+#[test]
+fn recordings_of_snapshots_may_end_within_a_line() {
+    let snapshot = TopSnapshot::from_json(include_str!("fixtures/top-1.json")).expect("a snapshot");
+    let line = serde_json::to_string(&snapshot).expect("JSON");
+    let whole = TopRecording::parse(&format!("{line}\n\n{line}\n")).expect("a recording");
+    assert_eq!((whole.snapshots.len(), whole.is_truncated), (2, false));
+    let cut = TopRecording::parse(&format!("{line}\n{}", &line[..100])).expect("a recording");
+    assert_eq!((cut.snapshots.len(), cut.is_truncated), (1, true));
+    let wrong = TopRecording::parse(&format!("{line}\n{{}}\n{line}\n")).expect_err("no schema");
+    assert_eq!((wrong.line, TopRecording::parse("\n").is_err()), (2, true));
+    assert!(TopRecording::is_recording(&line.replace("top/1", "top/9")));
+    assert!(!TopRecording::is_recording("{\"tape\": 1}") && !TopRecording::is_recording(""));
 }

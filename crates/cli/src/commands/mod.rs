@@ -36,6 +36,7 @@ pub mod stream;
 pub mod sweep;
 mod tape_documents;
 mod tape_io;
+pub mod top;
 pub mod topology;
 pub mod undo;
 pub mod validate;

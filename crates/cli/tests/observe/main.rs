@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod hwloc_corpus;
 mod near;
+mod top;
 // Tests of crates/machine use the rest of these modules.
 #[allow(dead_code)]
 #[path = "../../../machine/tests/machine/support/mod.rs"]

@@ -12,7 +12,7 @@ mod pci;
 mod pci_address;
 mod read;
 
-pub use counters::{busy_ms, bytes_moved};
+pub use counters::{busy_ms, bytes_moved, moved_bytes, DeviceCounters, MovedBytes};
 pub use device::{Device, DeviceKind, Irq, Locality, LocalitySource, NameClass, PcieLink, Sriov};
 pub use discovery::read;
 pub(crate) use discovery::{Bridges, Scan};

@@ -22,6 +22,8 @@ pub struct WatchOptions {
     pub kernel_rounds: u64,
     /// Whether every program is treated as active: for a few named ones.
     pub all_active: bool,
+    /// Whether the memory of active programs is read.
+    pub reads_memory: bool,
 }
 
 impl Default for WatchOptions {
@@ -33,6 +35,7 @@ impl Default for WatchOptions {
             idle_rounds: 4,
             kernel_rounds: 32,
             all_active: false,
+            reads_memory: true,
         }
     }
 }
@@ -203,6 +206,9 @@ impl ProgramWatch {
         at: Duration,
         is_active: bool,
     ) -> Option<Duration> {
+        if !self.options.reads_memory {
+            return None;
+        }
         let known = before.and_then(|before| Some((before.memory_at?, before.sample.memory.clone())));
         match known {
             Some((read_at, memory))

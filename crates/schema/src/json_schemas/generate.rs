@@ -30,6 +30,7 @@ use crate::schemas::*;
 use crate::status::Status;
 use crate::stream::StreamRecord;
 use crate::sweep::SweepRecord;
+use crate::top::TopSnapshot;
 use crate::topology::TopologyDocument;
 use crate::transfer_record::{DaemonState, TransferRecord, TransferTotals};
 use crate::validation::Validation;
@@ -86,6 +87,7 @@ pub fn generate_definitions() -> Value {
         COST_SCHEMA: ProgramCost,
         GUEST_PLAN_SCHEMA: GuestPlan,
         GUESTS_SCHEMA: GuestsDocument,
+        TOP_SCHEMA: TopSnapshot,
         STATUS_SCHEMA: Status,
         STREAM_SCHEMA: StreamRecord,
         SWEEP_SCHEMA: SweepRecord,

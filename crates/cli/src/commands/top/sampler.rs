@@ -1,0 +1,273 @@
+//! Samples of this machine at a bounded cost.
+
+use crate::commands::placement;
+use crate::failure::Failure;
+use crate::machine::{now, Machine};
+use crate::options::Common;
+use numaio_machine::counters::{KernelCounts, NodeCpus};
+use numaio_machine::devices::DeviceCounters;
+use numaio_machine::discover::discover_quick;
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext, RULE_DENIED};
+use numaio_machine::process::{self, Pages, Process, Thread};
+use numaio_machine::programs::{
+    read_details, read_memory, LoadSample, ObservedProgram, ProgramMemory, ProgramWatch, WatchOptions,
+};
+use numaio_machine::topology::Topology;
+use numaio_model::top::{
+    add_transfer_rates, daemon_transfer, inspection_order, job_transfer, node_traffic, remote_advice,
+    top_devices, top_nodes, top_program, NodeSamples, ProgramInspection,
+};
+use numaio_schema::{Model, TopProgram, TopSnapshot, TopTransfer, UnknownValue, TOP_SCHEMA};
+use numaio_transfer::capacity::local_broker;
+use numaio_transfer::jobs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Time for which an inspection of a program is used.
+const INSPECTION_AGE: Duration = Duration::from_secs(10);
+/// Maximum number of programs that a sample inspects.
+const MOST_INSPECTIONS: usize = 48;
+/// Time after which a sample inspects no further program.
+const INSPECTION_TIME: Duration = Duration::from_millis(250);
+/// Share of the interval of `--once` before programs are active or not.
+const FIRST_PART: f64 = 0.25;
+
+/// Returns what balancing would do to a program.
+pub type Advisor = fn(&TopProgram) -> Option<String>;
+
+/// Counters of one sample.
+struct SampledCounters {
+    at: Duration,
+    load: LoadSample,
+    kernel: KernelCounts,
+    devices: DeviceCounters,
+    transfers: Vec<TopTransfer>,
+}
+
+/// What was inspected of a program, and when.
+struct StoredInspection {
+    start_time: u64,
+    at: Duration,
+    inspection: ProgramInspection,
+}
+
+/// Samples this machine, each compared with the sample before.
+pub struct Sampler {
+    machine: Machine,
+    topology: Arc<Topology>,
+    models: Vec<Model>,
+    node_of_cpu: BTreeMap<CpuId, NodeId>,
+    started: Instant,
+    watch: ProgramWatch,
+    inspections: BTreeMap<u32, StoredInspection>,
+    before: Option<SampledCounters>,
+    advisor: Advisor,
+}
+
+impl Sampler {
+    /// Creates a sampler of this machine, with its saved models.
+    pub fn new(common: &Common, machine: Machine) -> Result<Self, Failure> {
+        let topology = discover_quick(&machine);
+        let models = placement::models(common, &machine, &topology, None)?;
+        let node_of_cpu = topology.cpus.iter().filter_map(|cpu| Some((cpu.id, cpu.node?))).collect();
+        let options = WatchOptions { reads_memory: false, ..WatchOptions::default() };
+        Ok(Self {
+            machine,
+            topology: Arc::new(topology),
+            models,
+            node_of_cpu,
+            started: Instant::now(),
+            watch: ProgramWatch::new(options),
+            inspections: BTreeMap::new(),
+            before: None,
+            advisor: remote_advice,
+        })
+    }
+
+    /// Returns the topology.
+    pub fn topology(&self) -> Arc<Topology> {
+        self.topology.clone()
+    }
+
+    /// Takes one sample with rates over about an interval.
+    pub fn sample_once(mut self, interval: Duration) -> TopSnapshot {
+        // Threads are read of active programs only, and rates of threads need two readings.
+        self.sample(&[]);
+        thread::sleep(interval.mul_f64(FIRST_PART));
+        self.sample(&[]);
+        thread::sleep(interval.mul_f64(1.0 - FIRST_PART));
+        self.sample(&[])
+    }
+
+    /// Takes a sample; programs in `focus` are inspected first.
+    pub fn sample(&mut self, focus: &[u32]) -> TopSnapshot {
+        let at = self.started.elapsed();
+        let pids = process::pids(&self.machine);
+        let nodes = self.node_of_cpu.clone();
+        let node_of = move |cpu: CpuId| nodes.get(&cpu).copied();
+        let mut observed = self.watch.observe(&self.machine, &pids, at, &node_of);
+        self.inspect(&mut observed, focus, at);
+        let mut unknown = Vec::new();
+        let after = self.read_counters(at, &mut unknown);
+        let mut snapshot = self.compose(&after, unknown);
+        let program = |observed: &ObservedProgram| {
+            let stored = self.inspections.get(&observed.sample.pid);
+            let stored = stored.filter(|stored| stored.start_time == observed.sample.start_time);
+            let mut program = top_program(observed, stored.map(|stored| &stored.inspection), &node_of);
+            program.advice = (self.advisor)(&program);
+            program
+        };
+        snapshot.programs = observed.iter().map(program).collect();
+        self.before = Some(SampledCounters { transfers: snapshot.transfers.clone(), ..after });
+        snapshot
+    }
+
+    fn read_counters(&self, at: Duration, unknown: &mut Vec<UnknownValue>) -> SampledCounters {
+        let nodes = self.topology.nodes.iter();
+        let node_cpus = NodeCpus(nodes.clone().map(|node| (node.id, node.cpus.clone())).collect());
+        SampledCounters {
+            at,
+            load: LoadSample::read(&self.machine, nodes.map(|node| node.id)),
+            kernel: KernelCounts::read(&self.machine, &node_cpus),
+            devices: DeviceCounters::read(&self.machine, &self.topology.devices),
+            transfers: transfers(unknown),
+        }
+    }
+
+    /// Composes all of a snapshot but its programs.
+    fn compose(&self, after: &SampledCounters, mut unknown: Vec<UnknownValue>) -> TopSnapshot {
+        let before = self.before.as_ref();
+        let seconds = before.map_or(0.0, |before| after.at.saturating_sub(before.at).as_secs_f64());
+        let (traffic, missing) = node_traffic(before.map(|before| &before.kernel), &after.kernel, seconds);
+        unknown.extend(missing);
+        let devices = &self.topology.devices;
+        let devices = top_devices(devices, before.map(|before| &before.devices), &after.devices, seconds);
+        let samples = NodeSamples { before: before.map(|before| &before.load), after: &after.load };
+        let mut transfers = after.transfers.clone();
+        add_transfer_rates(before.map_or(&[], |before| &before.transfers), &mut transfers, seconds);
+        let identity = &self.topology.identity;
+        TopSnapshot {
+            schema: TOP_SCHEMA.to_owned(),
+            numaio: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: identity.fingerprint.clone(),
+            host: identity.hostname.clone(),
+            taken_at_ms: now_ms(),
+            interval_s: seconds,
+            pressure: after.load.pressure(),
+            nodes: top_nodes(&self.topology, samples, &traffic, &devices),
+            devices,
+            programs: Vec::new(),
+            omitted_programs: 0,
+            transfers,
+            unknown,
+        }
+    }
+
+    /// Inspects programs whose inspection is missing or old, within limits of number and time.
+    fn inspect(&mut self, observed: &mut [ObservedProgram], focus: &[u32], at: Duration) {
+        let running: BTreeMap<u32, u64> =
+            observed.iter().map(|program| (program.sample.pid, program.sample.start_time)).collect();
+        self.inspections.retain(|pid, stored| running.get(pid) == Some(&stored.start_time));
+        let is_fresh = |stored: &StoredInspection| at.saturating_sub(stored.at) < INSPECTION_AGE;
+        let fresh: BTreeSet<u32> =
+            self.inspections.iter().filter(|(_, stored)| is_fresh(stored)).map(|(pid, _)| *pid).collect();
+        self.read_missing_details(observed, focus);
+        let (started, own) = (Instant::now(), OwnConnections::default());
+        for pid in inspection_order(observed, focus, &fresh, MOST_INSPECTIONS) {
+            if started.elapsed() > INSPECTION_TIME {
+                break;
+            }
+            let Some(program) = observed.iter().find(|program| program.sample.pid == pid) else { continue };
+            let inspection = self.inspect_program(program, &own);
+            let start_time = program.sample.start_time;
+            self.inspections.insert(pid, StoredInspection { start_time, at, inspection });
+        }
+    }
+
+    /// Reads the threads of visible programs that are not active, for which the watch omits them.
+    fn read_missing_details(&self, observed: &mut [ObservedProgram], focus: &[u32]) {
+        for program in observed.iter_mut().filter(|program| focus.contains(&program.sample.pid)) {
+            if program.sample.details.is_none() {
+                program.sample.details = read_details(&self.machine, program.sample.pid).ok();
+            }
+        }
+    }
+
+    fn inspect_program(&self, observed: &ObservedProgram, own: &OwnConnections) -> ProgramInspection {
+        let pid = observed.sample.pid;
+        let memory = read_memory(&self.machine, pid);
+        let context = ResolveContext { root: &self.machine, locate: &self.machine, topology: &self.topology };
+        let open = resolve_process(context, pid, own);
+        let is_denied = open.findings.iter().any(|finding| finding.rule == RULE_DENIED);
+        let models: Vec<&Model> = self.models.iter().collect();
+        let best = |node: NodeId| numaio_model::best_nodes(&self.topology, node, &models);
+        let process = process_of(observed, memory.as_ref());
+        let status = numaio_place::status(&self.topology, &process, &open, &best);
+        ProgramInspection {
+            why: (is_denied || memory.is_none()).then(|| "permission denied".to_owned()),
+            memory,
+            devices: status.devices,
+            nearness: status.nearness,
+        }
+    }
+}
+
+/// Returns the process of a sample, so that its files are not read twice.
+fn process_of(observed: &ObservedProgram, memory: Option<&ProgramMemory>) -> Process {
+    let sample = &observed.sample;
+    let threads = sample.details.iter().flat_map(|details| &details.threads).map(|thread| Thread {
+        tid: thread.tid,
+        name: sample.name.clone(),
+        cpu: thread.cpu,
+        allowed: thread.allowed.clone(),
+        ticks: thread.ticks,
+    });
+    let anonymous = |memory: &ProgramMemory| {
+        let mut sums = memory.private.clone();
+        for (node, bytes) in memory.bound.iter().chain(&memory.shared) {
+            let sum = sums.entry(*node).or_default();
+            *sum = sum.saturating_add(*bytes);
+        }
+        sums
+    };
+    let pages =
+        memory.map(|memory| Pages { anonymous: anonymous(memory), file_backed: memory.file_backed.clone() });
+    Process {
+        pid: sample.pid,
+        parent: sample.parent,
+        name: sample.name.clone(),
+        threads: threads.collect(),
+        pages,
+    }
+}
+
+/// Reads the queue of the daemon and the running jobs of this user.
+fn transfers(unknown: &mut Vec<UnknownValue>) -> Vec<TopTransfer> {
+    let mut found = Vec::new();
+    match local_broker::socket() {
+        Some(socket) if socket.exists() => match local_broker::list(&socket) {
+            Ok(queued) => found.extend(queued.iter().map(daemon_transfer)),
+            Err(error) => unknown.push(UnknownValue {
+                what: "transfers of the daemon".to_owned(),
+                why: format!("cannot ask the daemon at '{}': {error}", socket.display()),
+            }),
+        },
+        // Most hosts run no daemon.
+        _ => {}
+    }
+    match jobs::all() {
+        Ok((jobs, _)) => found.extend(jobs.iter().filter_map(job_transfer)),
+        Err(error) => {
+            unknown.push(UnknownValue { what: "jobs of this user".to_owned(), why: error.to_string() })
+        }
+    }
+    found
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or_else(|_| now() * 1000, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
