@@ -49,7 +49,9 @@ class Guide(unittest.TestCase):
         variables = {"numaio": numaio}
         failures = []
         run = 0
-        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+        runner = doctest.DocTestRunner(
+            verbose=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        )
         for line, text in blocks("pycon"):
             if missing_package(text):
                 continue
