@@ -80,6 +80,446 @@ class AppliedChange:
 
 
 @dataclasses.dataclass
+class AttachmentDisk:
+    """A file or block device that backs a disk."""
+
+    attached: Literal["disk"]
+    path: str
+    """Its path."""
+
+
+@dataclasses.dataclass
+class AttachmentInterface:
+    """A network interface of the host, such as a tap or macvtap."""
+
+    attached: Literal["interface"]
+    name: str
+    """Its name."""
+
+
+@dataclasses.dataclass
+class AttachmentInterfaceDescriptor:
+    """A descriptor of a tap or macvtap that the starting program opened."""
+
+    attached: Literal["interface-descriptor"]
+    fd: int
+    """The descriptor."""
+
+
+@dataclasses.dataclass
+class AttachmentPciFunction:
+    """A PCI function that the guest owns, by its address."""
+
+    attached: Literal["pci-function"]
+    address: str
+    """The address, as given."""
+
+
+@dataclasses.dataclass
+class AttachmentSysfsDevice:
+    """A mediated device or another device by its path in sysfs."""
+
+    attached: Literal["sysfs-device"]
+    path: str
+    """The path."""
+
+
+@dataclasses.dataclass
+class AttachmentVfioDevice:
+    """A VFIO character device."""
+
+    attached: Literal["vfio-device"]
+    name: str
+    """Its name, such as ``vfio0``."""
+
+
+@dataclasses.dataclass
+class AttachmentVfioGroup:
+    """A VFIO group, whose functions the guest owns."""
+
+    attached: Literal["vfio-group"]
+    group: int
+    """Number of the group."""
+
+
+@dataclasses.dataclass
+class BalanceDecision:
+    """A decision about a group: threads that share memory, or a control group."""
+
+    group: str
+    """The group: ``pid:4711``, or the path of its control group."""
+    name: str
+    """Name of its program, or of the one that moves most."""
+    pids: List[int]
+    """Its processes."""
+    devices: List[str]
+    """Devices that it uses."""
+    bytes_per_s: float
+    """Bytes per second exchanged with devices."""
+    cpus_on: Dict[int, float]
+    """CPUs in use on each node."""
+    reason: BalanceReason
+    """Why."""
+    bytes_on: Optional[Dict[int, int]] = None
+    """Private memory on each node; ``None`` if not permitted."""
+    predicted_bytes_per_s: Optional[float] = None
+    """Predicted rate after a move, in bytes per second."""
+    to: Optional[NodeId] = None
+    """The node to move to; ``None`` to stay."""
+
+
+@dataclasses.dataclass
+class BalanceEvent:
+    """An event of a balancer; a stream of events has one per line."""
+
+    schema: str
+    """Kind and version of the document."""
+    machine: str
+    """Fingerprint of the machine."""
+    at: int
+    """Time in seconds since 1970."""
+    round: int
+    """Number of the round, from 1; 0 before the first."""
+    event: BalanceEventKind
+    """The event."""
+
+
+@dataclasses.dataclass
+class BalanceEventKindDecision:
+    """A decision about a group that is new, or differs from the last one."""
+
+    decision: BalanceDecision
+
+
+@dataclasses.dataclass
+class BalanceEventKindEnded:
+    """The balancer ended."""
+
+    ended: BalanceEventKindEndedEnded
+
+
+@dataclasses.dataclass
+class BalanceEventKindEndedEnded:
+
+    moves: int
+    """Number of moved groups."""
+    moved_bytes: int
+    """Moved bytes of memory."""
+
+
+@dataclasses.dataclass
+class BalanceEventKindMoveFailed:
+    """A group could not be moved; nothing was changed."""
+
+    move_failed: BalanceEventKindMoveFailedMoveFailed = dataclasses.field(metadata={"json": "move-failed"})
+
+
+@dataclasses.dataclass
+class BalanceEventKindMoveFailedMoveFailed:
+
+    group: str
+    """The group."""
+    why: str
+    """The reason."""
+
+
+@dataclasses.dataclass
+class BalanceEventKindMoved:
+    """A group was moved."""
+
+    moved: BalanceMove
+
+
+@dataclasses.dataclass
+class BalanceEventKindRound:
+    """A round of observation ended."""
+
+    round: BalanceRound
+
+
+@dataclasses.dataclass
+class BalanceEventKindStarted:
+    """The balancer started."""
+
+    started: BalanceStart
+
+
+@dataclasses.dataclass
+class BalanceMove:
+    """A completed move."""
+
+    group: str
+    """The group."""
+    receipt: str
+    """ID of the receipt, for ``numaio undo``."""
+    to: NodeId
+    """The node."""
+    threads: int
+    """Threads whose affinity was set."""
+    threads_in_place: int
+    """Threads that are bound to the node now."""
+    wanted_bytes: int
+    """Memory to move."""
+    moved_bytes: int
+    """Memory that was moved."""
+    seconds: float
+    """Time of the move in seconds."""
+    ended: List[int] = dataclasses.field(default_factory=list)
+    """Processes that ended during the move."""
+    kept_bytes: Dict[str, int] = dataclasses.field(default_factory=dict)
+    """Memory that is never moved, by kind: shared, huge, bound, locked."""
+    left_bytes: Dict[str, int] = dataclasses.field(default_factory=dict)
+    """Memory that stayed, by reason."""
+
+
+@dataclasses.dataclass
+class BalanceReasonBestNode:
+    """No other node promises more."""
+
+    reason: Literal["best-node"]
+
+
+@dataclasses.dataclass
+class BalanceReasonByteLimit:
+    """The limit of moved bytes per second is used up."""
+
+    reason: Literal["byte-limit"]
+    move_bytes: int
+    """Memory to move."""
+
+
+@dataclasses.dataclass
+class BalanceReasonCoolDown:
+    """It was moved a short time ago."""
+
+    reason: Literal["cool-down"]
+    left_s: float
+    """Seconds that remain."""
+
+
+@dataclasses.dataclass
+class BalanceReasonExcluded:
+    """The configuration excludes it."""
+
+    reason: Literal["excluded"]
+    entry: str
+    """The entry of the configuration."""
+
+
+@dataclasses.dataclass
+class BalanceReasonExplicitPolicy:
+    """It chose the nodes of its memory itself."""
+
+    reason: Literal["explicit-policy"]
+    policy: str
+    """The policy, such as ``bind:1``."""
+
+
+@dataclasses.dataclass
+class BalanceReasonGain:
+    """The gain exceeds the cost by the margin."""
+
+    reason: Literal["gain"]
+    gain_bytes_per_s: float
+    """Predicted gain of all groups in bytes per second."""
+    move_bytes: int
+    """Memory to move."""
+    cost_s: float
+    """Time of the move and its aftermath in seconds."""
+
+
+@dataclasses.dataclass
+class BalanceReasonHarmsOther:
+    """Another group would lose too much."""
+
+    reason: Literal["harms-other"]
+    other: str
+    """The group."""
+    loss: float
+    """Its loss as a share of its rate."""
+
+
+@dataclasses.dataclass
+class BalanceReasonHighCost:
+    """The move costs more than it gains within the horizon."""
+
+    reason: Literal["high-cost"]
+    cost_s: float
+    """Time of the move and its aftermath in seconds."""
+    horizon_s: float
+    """The horizon in seconds."""
+
+
+@dataclasses.dataclass
+class BalanceReasonIneffective:
+    """An earlier move did not have the predicted effect."""
+
+    reason: Literal["ineffective"]
+    realized: float
+    """Measured gain as a share of the predicted one."""
+    left_s: float
+    """Seconds until the next attempt."""
+
+
+@dataclasses.dataclass
+class BalanceReasonLowRate:
+    """It exchanges too few bytes."""
+
+    reason: Literal["low-rate"]
+    least_bytes_per_s: float
+    """The least rate in bytes per second."""
+
+
+@dataclasses.dataclass
+class BalanceReasonNoDevice:
+    """It uses no device with a known node."""
+
+    reason: Literal["no-device"]
+
+
+@dataclasses.dataclass
+class BalanceReasonNoModel:
+    """Neither a model nor measured I/O exists for the device's node."""
+
+    reason: Literal["no-model"]
+    node: NodeId
+    """The node."""
+
+
+@dataclasses.dataclass
+class BalanceReasonNotLimited:
+    """The device has time left: the program limits itself."""
+
+    reason: Literal["not-limited"]
+    device_busy: float
+    """Share of time in which the device is busy."""
+
+
+@dataclasses.dataclass
+class BalanceReasonOtherUser:
+    """It belongs to another user, and permission is missing."""
+
+    reason: Literal["other-user"]
+    uid: Optional[int] = None
+    """The user id."""
+
+
+@dataclasses.dataclass
+class BalanceReasonOutsideAffinity:
+    """Its own CPU affinity excludes the better nodes."""
+
+    reason: Literal["outside-affinity"]
+    cpus: IdSet
+    """CPUs of the affinity."""
+
+
+@dataclasses.dataclass
+class BalanceReasonOutsideCpuset:
+    """Its cpuset allows no CPU or no memory of a better node."""
+
+    reason: Literal["outside-cpuset"]
+
+
+@dataclasses.dataclass
+class BalanceReasonPinned:
+    """Devices access its memory directly, and pinned pages cannot be moved."""
+
+    reason: Literal["pinned"]
+    bytes: int
+    """Pinned bytes; 0 if only known from its open files."""
+
+
+@dataclasses.dataclass
+class BalanceReasonRealTime:
+    """Some of its threads have real-time priorities."""
+
+    reason: Literal["real-time"]
+
+
+@dataclasses.dataclass
+class BalanceReasonSettling:
+    """Rates change, because a group with the same device was just moved."""
+
+    reason: Literal["settling"]
+
+
+@dataclasses.dataclass
+class BalanceReasonSmallGain:
+    """The gain is below the margin."""
+
+    reason: Literal["small-gain"]
+    gain: float
+    """Predicted gain as a share of the group's rate."""
+    least: float
+    """The least gain."""
+
+
+@dataclasses.dataclass
+class BalanceReasonTargetFull:
+    """The target node has too little free memory."""
+
+    reason: Literal["target-full"]
+    node: NodeId
+    """The node."""
+    free_bytes: int
+    """Free and reclaimable bytes."""
+
+
+@dataclasses.dataclass
+class BalanceReasonTooMuchMemory:
+    """It has more memory than a single move may take."""
+
+    reason: Literal["too-much-memory"]
+    move_bytes: int
+    """Memory to move."""
+    most_bytes: int
+    """The limit."""
+
+
+@dataclasses.dataclass
+class BalanceReasonUnconfirmed:
+    """The gain is new, and must persist."""
+
+    reason: Literal["unconfirmed"]
+    rounds: int
+    """Rounds so far."""
+    needed: int
+    """Rounds needed."""
+
+
+@dataclasses.dataclass
+class BalanceRound:
+    """One round of observation."""
+
+    programs: int
+    """Observed programs."""
+    groups: int
+    """Groups that use devices or CPUs."""
+    cpu_s: float
+    """CPU time of the observation in seconds."""
+    nodes: List[NodeLoad]
+    """Load of each node."""
+    pressure: Pressure
+    """Pressure of the machine."""
+
+
+@dataclasses.dataclass
+class BalanceStart:
+    """Settings of a balancer, and other programs that move tasks or memory."""
+
+    every_s: float
+    """Seconds between rounds."""
+    dry_run: bool
+    """Whether nothing is moved."""
+    daemons: List[str]
+    """Running daemons that move tasks, memory or interrupts, such as ``irqbalance`` and ``numad``."""
+    modeled_nodes: IdSet
+    """Nodes whose devices have a model or measured I/O."""
+    numa_balancing: Optional[int] = None
+    """Automatic NUMA balancing of the kernel: 0 off, 1 on, 2 memory tiering, 3 both."""
+
+
+@dataclasses.dataclass
 class BaselineComparison:
     """One host now, compared with an earlier measurement of it."""
 
@@ -248,6 +688,27 @@ class ChangeIrqAffinity:
 
 
 @dataclasses.dataclass
+class ChangeLibvirtPin:
+    """CPUs of a thread of a guest that libvirt owns, set by virsh(1), so that libvirt records
+    them.
+    """
+
+    change: Literal["libvirt-pin"]
+    domain: str
+    """Name of the domain."""
+    thread: LibvirtThread
+    """The thread, as libvirt names it."""
+    pid: int
+    """Process id of its hypervisor."""
+    tid: int
+    """Thread id."""
+    start_time: int
+    """Start time of the thread in clock ticks since boot, which identifies it."""
+    cpus: IdSet
+    """The CPUs; not empty."""
+
+
+@dataclasses.dataclass
 class ChangeNumaBalancing:
     """Automatic NUMA balancing (``Documentation/admin-guide/sysctl/kernel.rst``,
     ``numa_balancing``).
@@ -267,6 +728,36 @@ class ChangePrefetchers:
     """The CPU."""
     disabled: int
     """Bits of the disabled prefetchers in the CPU's register; 0 enables all."""
+
+
+@dataclasses.dataclass
+class ChangeProcessNodes:
+    """Nodes that hold the pages of a process (migrate_pages(2)). The inverse also moves pages that
+    were on the new nodes before.
+    """
+
+    change: Literal["process-nodes"]
+    pid: int
+    """Process id."""
+    start_time: int
+    """Start time of the process in clock ticks since boot, which identifies it."""
+    from_: IdSet = dataclasses.field(metadata={"json": "from"})
+    """Nodes to move from."""
+    to: IdSet
+    """Nodes to move to."""
+
+
+@dataclasses.dataclass
+class ChangeProcessPages:
+    """Nodes of a process's private pages (move_pages(2)). Without effect after its end."""
+
+    change: Literal["process-pages"]
+    pid: int
+    """Process id."""
+    start_time: int
+    """Start time of the process in clock ticks since boot, because ids are reused."""
+    runs: List[PageRun]
+    """The pages, by ascending address."""
 
 
 @dataclasses.dataclass
@@ -321,6 +812,32 @@ class ChangeSockFlowEntries:
     change: Literal["sock-flow-entries"]
     entries: int
     """Flows; 0 disables it."""
+
+
+@dataclasses.dataclass
+class ChangeThreadAffinity:
+    """CPUs on which a thread may run (sched_setaffinity(2))."""
+
+    change: Literal["thread-affinity"]
+    pid: int
+    """Process id."""
+    tid: int
+    """Thread id."""
+    start_time: int
+    """Start time of the thread in clock ticks since boot, because ids are reused."""
+    cpus: IdSet
+    """The CPUs; not empty."""
+
+
+@dataclasses.dataclass
+class ChangeVirtualFunctions:
+    """Number of enabled virtual functions (``Documentation/PCI/pci-iov-howto.rst``)."""
+
+    change: Literal["virtual-functions"]
+    function: PciAddress
+    """The physical function."""
+    count: int
+    """Enabled virtual functions; 0 removes all."""
 
 
 @dataclasses.dataclass
@@ -1617,6 +2134,24 @@ class FlowPrediction:
 
 
 @dataclasses.dataclass
+class GivenTopology:
+    """The topology that a hypervisor gave to this machine."""
+
+    nodes: IdSet
+    """Nodes with CPUs."""
+    cpus: int
+    """Online CPUs."""
+    hardware_threads: bool
+    """Whether CPUs are hardware threads of common cores."""
+    devices: List[Tuple[str, Optional[NodeId]]]
+    """Devices that move data, with their node as the guest sees it."""
+    unknown: List[UnknownFact]
+    """What the guest cannot find out, and what to request from the host."""
+    hypervisor: Optional[str] = None
+    """The hypervisor or cloud, by DMI or the kernel; ``None`` if neither names it."""
+
+
+@dataclasses.dataclass
 class GroupClasses:
     """Bandwidth classes toward a target of a group."""
 
@@ -1728,6 +2263,295 @@ class GroupSummary:
     """Common move of all hosts of the group against their past."""
     pair_classes: List[GroupPairClasses] = dataclasses.field(default_factory=list)
     """Classes of all pairs of nodes, for each quantity."""
+
+
+@dataclasses.dataclass
+class GuestBaseline:
+    """A simple plan."""
+
+    rule: GuestBaselineRule
+    """Its rule."""
+    value: Optional[GuestPlanValue] = None
+    """What it reaches; ``None`` if the guests do not fit."""
+
+
+@dataclasses.dataclass
+class GuestCell:
+    """A NUMA node of a guest."""
+
+    id: int
+    """Its number."""
+    vcpus: List[int]
+    """Virtual CPUs, as a list."""
+    backend: Optional[str] = None
+    """Id of its memory backend."""
+    bytes: Optional[int] = None
+    """Memory in bytes, if known."""
+
+
+@dataclasses.dataclass
+class GuestConfiguration:
+    """The configuration of a guest."""
+
+    hypervisor: Hypervisor
+    """The hypervisor."""
+    libvirt: bool
+    """Whether libvirt started it, and changes it through its own interface."""
+    backends: List[MemoryBackend]
+    """Sources of its memory."""
+    cells: List[GuestCell]
+    """Its NUMA nodes; empty without."""
+    locked: bool
+    """Whether the hypervisor locks all memory."""
+    io_threads: List[str]
+    """Ids of its I/O threads."""
+    expander_buses: List[int]
+    """PCI expander buses by the guest node that they are attached to."""
+    attachments: List[Attachment]
+    """Attached devices."""
+    monitors: List[str]
+    """Unix sockets of its QMP monitors that accept connections."""
+    accelerator: Optional[str] = None
+    """Accelerator, such as ``kvm`` or ``tcg``; ``None`` for the default of the hypervisor."""
+    memory_bytes: Optional[int] = None
+    """Memory in bytes at the start."""
+    name: Optional[str] = None
+    """Its name, if it has one."""
+    vcpus: Optional[int] = None
+    """Number of virtual CPUs at the start."""
+
+
+@dataclasses.dataclass
+class GuestDemand:
+    """A device that a guest uses."""
+
+    device: str
+    """Name of the device."""
+    bytes_per_s: Optional[float] = None
+    """Wanted bandwidth in bytes per second; ``None`` for as much as the device has."""
+
+
+@dataclasses.dataclass
+class GuestDevice:
+    """A device of the host that a guest uses."""
+
+    kind: GuestDeviceKind
+    """How the guest uses it."""
+    attached: str
+    """What is attached: a PCI address, an interface, a path."""
+    reached_via: List[str]
+    """The path from it to the device, one line for each device; empty if it leads to none."""
+    device: Optional[str] = None
+    """Name of the device; ``None`` if it leads to none."""
+    node: Optional[NodeId] = None
+    """Node of the device, if known."""
+    physical_function: Optional[str] = None
+    """Physical function, if it is a virtual function."""
+    unresolved: Optional[str] = None
+    """Why it leads to no device."""
+
+
+@dataclasses.dataclass
+class GuestHostNode:
+    """A node of the host."""
+
+    node: NodeId
+    """The node."""
+    cpus: IdSet
+    """CPUs that virtual CPUs may have; one for each core, unless hardware threads are used."""
+    memory_bytes: int
+    """Memory in bytes that guests may have."""
+
+
+@dataclasses.dataclass
+class GuestMemory:
+    """Memory of a guest on the host."""
+
+    regions: List[RamRegion]
+    """Its mappings, by address."""
+    huge_bytes: int
+    """Bytes in reserved or transparent huge pages."""
+    pinned_bytes: int
+    """Bytes that the kernel may not move, as those of VFIO (``VmPin``)."""
+    locked_bytes: int
+    """Bytes locked into memory, which can still be moved (``VmLck``)."""
+
+
+@dataclasses.dataclass
+class GuestPlacement:
+    """The placement of a guest."""
+
+    name: str
+    """Its name."""
+    cells: List[PlacedCell]
+    """Its parts, each on a node of the host; several become guest nodes."""
+    service_cpus: IdSet
+    """CPUs of the hypervisor and of its I/O threads."""
+    shares_cpus: bool
+    """Whether these CPUs also run its virtual CPUs, since no core is left."""
+    demands: List[PlacedDemand]
+    """What it gets of each device."""
+    function: Optional[PlannedFunction] = None
+    """The virtual function that it gets."""
+
+
+@dataclasses.dataclass
+class GuestPlan:
+    """A placement of guests on the nodes of one host, with its proof and simple plans beside it."""
+
+    schema: str
+    """Kind and version of the document."""
+    numaio: str
+    """Version of numaio that created it."""
+    made_at: int
+    """Time of creation in seconds since 1970."""
+    machine: Identity
+    """The host."""
+    source: MachineSource
+    """Whether the source was this machine, a tape or a simulation."""
+    requests: List[GuestRequest]
+    """The guests to place."""
+    nodes: List[GuestHostNode]
+    """The nodes of the host."""
+    devices: List[GuestPlanDevice]
+    """The devices that the guests use."""
+    guests: List[GuestPlacement]
+    """The placement of each guest, in the order of the requests."""
+    value: GuestPlanValue
+    """What the placement reaches."""
+    bound: GuestPlanValue
+    """What no placement exceeds."""
+    proof: GuestPlanProof
+    """Whether the placement is proven optimal."""
+    examined: int
+    """Partial placements that the search examined."""
+    baselines: List[GuestBaseline]
+    """Simple plans."""
+    notes: List[str] = dataclasses.field(default_factory=list)
+    """Requirements that the placement does not meet, and assumptions, as text."""
+
+
+@dataclasses.dataclass
+class GuestPlanDevice:
+    """A device that guests use."""
+
+    device: str
+    """Its name."""
+    basis: Basis
+    """The source of the ranking."""
+    nodes: List[RankedNode]
+    """The nodes of the host as seen from it, best first."""
+    irq_cpus: IdSet
+    """CPUs that serve its interrupts."""
+    bytes_per_s: Optional[float] = None
+    """Its bandwidth in bytes per second; ``None`` if unknown."""
+    free_functions: List[PciAddress] = dataclasses.field(default_factory=list)
+    """Its free virtual functions."""
+    node: Optional[NodeId] = None
+    """Its node; ``None`` if unknown."""
+    pci: Optional[PciAddress] = None
+    """Its PCI address."""
+
+
+@dataclasses.dataclass
+class GuestPlanValue:
+    """What a placement reaches. Values are compared in the order of their fields."""
+
+    least_share: float
+    """The least share of its demand that a guest gets, from 0 to 1."""
+    bytes_per_s: float
+    """Bandwidth of all demands in bytes per second."""
+    ranks: float
+    """Sum of the ranks of nodes that the guests use, seen from their devices; lower is better."""
+
+
+@dataclasses.dataclass
+class GuestRequest:
+    """A guest to place."""
+
+    name: str
+    """Its name."""
+    vcpus: int
+    """Number of virtual CPUs."""
+    memory_bytes: int
+    """Memory in bytes."""
+    demands: List[GuestDemand]
+    """Devices that it uses."""
+    huge_page_bytes: Optional[int] = None
+    """Size of reserved huge pages for its memory; ``None`` for ordinary pages."""
+    io_threads: int = 0
+    """Ids of its I/O threads; libvirt numbers them from 1."""
+
+
+@dataclasses.dataclass
+class GuestStatus:
+    """A running guest."""
+
+    pid: int
+    """Process id of its hypervisor."""
+    start_time: int
+    """Start time of the process, in clock ticks since boot."""
+    name: str
+    """Its name."""
+    configuration: GuestConfiguration
+    """Its configuration."""
+    threads: List[GuestThread]
+    """Its threads."""
+    vcpus_on: Dict[int, int]
+    """Virtual CPUs by the node on which they run or last ran."""
+    pinned: bool
+    """Whether the kernel cannot move its memory, because a device of the host writes into it."""
+    devices: List[GuestDevice]
+    """Devices of the host that it uses."""
+    findings: List[DiagnosedFinding]
+    """What is remote, most costly first."""
+    bytes_on: Optional[Dict[int, int]] = None
+    """Bytes of its memory by node; ``None`` without permission."""
+    memory: Optional[GuestMemory] = None
+    """Its memory; ``None`` without permission."""
+
+
+@dataclasses.dataclass
+class GuestThread:
+    """A thread of a guest."""
+
+    role: Literal["vcpu", "all-vcpus", "io", "vhost", "emulator"]
+    pid: int
+    """Process that it belongs to: the hypervisor, or itself for a vhost thread of old kernels."""
+    tid: int
+    """Thread id."""
+    start_time: int
+    """Start time of the thread, in clock ticks since boot; 0 if it ended."""
+    name: str
+    """Its name."""
+    cpu: CpuId
+    """CPU on which it runs or last ran."""
+    allowed: Optional[IdSet] = None
+    """CPUs on which it may run; ``None`` if unknown."""
+    io_thread: Optional[str] = None
+    """Name of the I/O thread or queue."""
+    number: Optional[int] = None
+    """Its number."""
+
+
+@dataclasses.dataclass
+class GuestsDocument:
+    """The guests of a host, and the host itself as a guest."""
+
+    schema: str
+    """Kind and version of the document."""
+    numaio: str
+    """Version of numaio that wrote it."""
+    machine: Identity
+    """The machine."""
+    guests: List[GuestStatus]
+    """The guests, by process id."""
+    given: Optional[GivenTopology] = None
+    """The topology that this machine was given as a guest; ``None`` if it is not a virtual
+    machine.
+    """
+    seen_at: Optional[int] = None
+    """Time of observation in seconds since 1970; ``None`` for a copied tree of files."""
 
 
 @dataclasses.dataclass
@@ -2080,6 +2904,20 @@ class IoPrediction:
     """The requested mix; ``None`` if only the best mix was requested."""
     suggested: Optional[SuggestedMix] = None
     """The mix whose measurement improves predictions most, if requested."""
+
+
+@dataclasses.dataclass
+class IoRates:
+    """Bytes per second that a program reads and writes."""
+
+    requested_read: float
+    """Returned by read(2) and similar calls."""
+    requested_write: float
+    """Passed to write(2) and similar calls."""
+    storage_read: float
+    """Fetched from storage."""
+    storage_write: float
+    """Sent to storage."""
 
 
 @dataclasses.dataclass
@@ -2460,6 +3298,31 @@ class LentCapacity:
 
 
 @dataclasses.dataclass
+class LibvirtThreadEmulator:
+    """All threads of the hypervisor without another role."""
+
+    thread: Literal["emulator"]
+
+
+@dataclasses.dataclass
+class LibvirtThreadIoThread:
+    """An I/O thread."""
+
+    thread: Literal["io-thread"]
+    number: int
+    """Its number, from 1."""
+
+
+@dataclasses.dataclass
+class LibvirtThreadVcpu:
+    """A virtual CPU."""
+
+    thread: Literal["vcpu"]
+    number: int
+    """Its number."""
+
+
+@dataclasses.dataclass
 class LoadCommand:
     """A command of the user's shell."""
 
@@ -2801,6 +3664,22 @@ class Memory:
     """Page cache that can be dropped for a new allocation (clean file pages and reclaimable
     slabs).
     """
+
+
+@dataclasses.dataclass
+class MemoryBackend:
+    """A source of guest memory."""
+
+    id: str
+    """Its id."""
+    bytes: int
+    """Size in bytes."""
+    host_nodes: IdSet
+    """Host nodes of its policy; empty without."""
+    path: Optional[str] = None
+    """Directory or file that holds it, such as a mount of huge pages."""
+    policy: Optional[str] = None
+    """Memory policy: ``bind``, ``preferred``, ``interleave``; ``None`` for the default."""
 
 
 @dataclasses.dataclass
@@ -3163,6 +4042,22 @@ class NodeCapacity:
 
 
 @dataclasses.dataclass
+class NodeLoad:
+    """Load of a node between two samples."""
+
+    node: NodeId
+    """The node."""
+    cpus: int
+    """Number of online CPUs."""
+    busy_cpus: float
+    """CPUs in use, from 0 to ``cpus``."""
+    free_bytes: int
+    """Free memory in bytes."""
+    reclaimable_bytes: int
+    """Page cache that can be dropped for other memory, in bytes."""
+
+
+@dataclasses.dataclass
 class NodeStreams:
     """Streams of one node, with local buffers."""
 
@@ -3170,6 +4065,16 @@ class NodeStreams:
     """The node."""
     streams: int
     """Number of streams."""
+
+
+@dataclasses.dataclass
+class NodeTraffic:
+    """Memory traffic of the caches of a node, in bytes per second."""
+
+    local_bytes_per_s: Optional[float] = None
+    """With memory of the same node."""
+    total_bytes_per_s: Optional[float] = None
+    """With memory of any node."""
 
 
 @dataclasses.dataclass
@@ -3416,6 +4321,30 @@ class OutcomeTool:
 
     ``ToolPeer``: crate::workload::ToolPeer
     """
+
+
+@dataclasses.dataclass
+class PageMove:
+    """Pages of a process, and the nodes on which they should be."""
+
+    pid: int
+    """Process id."""
+    start_time: int
+    """Start time of the process in clock ticks since boot, because ids are reused."""
+    runs: List[PageRun]
+    """The pages, by ascending address."""
+
+
+@dataclasses.dataclass
+class PageRun:
+    """Consecutive pages of one process on one node."""
+
+    start: int
+    """Address of the first page."""
+    bytes: int
+    """Length in bytes."""
+    node: NodeId
+    """The node."""
 
 
 @dataclasses.dataclass
@@ -3691,6 +4620,42 @@ class PingWorkload:
 
 
 @dataclasses.dataclass
+class PinnedVcpu:
+    """A virtual CPU and its CPU of the host."""
+
+    vcpu: int
+    """Its number."""
+    cpus: IdSet
+    """CPUs of the host."""
+
+
+@dataclasses.dataclass
+class PlacedCell:
+    """A part of a guest on a node of the host."""
+
+    node: NodeId
+    """The node of the host."""
+    vcpus: List[PinnedVcpu]
+    """Its virtual CPUs."""
+    memory_bytes: int
+    """Its memory in bytes."""
+
+
+@dataclasses.dataclass
+class PlacedDemand:
+    """What a guest gets of a device."""
+
+    device: str
+    """The device."""
+    share: float
+    """Max-min share of the wanted bandwidth, from 0 to 1."""
+    wanted_bytes_per_s: Optional[float] = None
+    """Wanted bandwidth in bytes per second; ``None`` if neither it nor that of the device is
+    known.
+    """
+
+
+@dataclasses.dataclass
 class PlacementPlan(_methods.PlacementPlanMethods):
     """A placement of the tasks of a program.
 
@@ -3883,6 +4848,20 @@ class PlanStorage:
 
 
 @dataclasses.dataclass
+class PlannedFunction:
+    """A virtual function for a guest."""
+
+    address: PciAddress
+    """Its address."""
+    of: str
+    """Its physical function."""
+    network: bool
+    """Whether the physical function is a network interface."""
+    node: Optional[NodeId] = None
+    """Its node, if known."""
+
+
+@dataclasses.dataclass
 class PlannedPath:
     """A used path."""
 
@@ -3928,6 +4907,18 @@ class PredictionV1:
     warnings: List[Warning]
     best: Optional[MixPrediction] = None
     mix: Optional[MixPrediction] = None
+
+
+@dataclasses.dataclass
+class Pressure:
+    """Shares of time in which at least one task waited for a resource, over the last 10 s."""
+
+    cpu: Optional[float] = None
+    """For a CPU; ``None`` if the kernel does not report it."""
+    io: Optional[float] = None
+    """For I/O."""
+    memory: Optional[float] = None
+    """For memory."""
 
 
 @dataclasses.dataclass
@@ -4059,6 +5050,24 @@ class ProgramCost:
 
 
 @dataclasses.dataclass
+class ProgramMemory:
+    """Memory of a program by kind and node, in bytes."""
+
+    private: Dict[int, int]
+    """Private anonymous memory without an explicit policy: heaps, stacks, buffers."""
+    bound: Dict[int, int]
+    """Private anonymous memory that the program bound to nodes itself."""
+    shared: Dict[int, int]
+    """Shared memory: shm, memfd, System V."""
+    huge: Dict[int, int]
+    """Reserved huge pages (hugetlbfs)."""
+    file_backed: Dict[int, int]
+    """Mapped files: programs, libraries, page cache."""
+    policies: List[str]
+    """Explicit policies of the bound memory, such as ``bind:1``."""
+
+
+@dataclasses.dataclass
 class ProgramOutcome:
     """Outcome of a program of the user."""
 
@@ -4171,6 +5180,24 @@ class Rail:
     """Local address."""
     remote: str
     """Address of the peer."""
+
+
+@dataclasses.dataclass
+class RamRegion:
+    """A mapping that holds guest memory."""
+
+    address: int
+    """Address in the hypervisor."""
+    bytes: int
+    """Length in bytes; allocated pages may be fewer."""
+    policy: str
+    """Memory policy, as the kernel writes it: ``default``, ``bind:0``."""
+    page_bytes: int
+    """Bytes of its pages."""
+    bytes_on: Dict[int, int]
+    """Allocated bytes by node."""
+    file: Optional[str] = None
+    """File that holds it; ``None`` for anonymous memory."""
 
 
 @dataclasses.dataclass
@@ -4332,6 +5359,16 @@ class RejectedPlan:
     """The predicted time; ``None`` if the plan is not feasible."""
     storage_ways: List[PlannedPath] = dataclasses.field(default_factory=list)
     """The paths between storage and memory; empty if the plan is not feasible."""
+
+
+@dataclasses.dataclass
+class RemoteShare:
+    """The part of a program that is remote."""
+
+    share: float
+    """The share, from 0 to 1."""
+    from_: RemoteFrom = dataclasses.field(metadata={"json": "from"})
+    """What it is remote from."""
 
 
 @dataclasses.dataclass
@@ -5240,6 +6277,141 @@ class ToolWorkload:
 
 
 @dataclasses.dataclass
+class TopDevice:
+    """A device and its rates."""
+
+    name: str
+    """Name, unique on the machine."""
+    kind: DeviceKind
+    """Kind of the device."""
+    node: Optional[NodeId] = None
+    """Its node; ``None`` if unknown."""
+    read_bytes_per_s: Optional[float] = None
+    """Bytes per second from the device to memory: read, or received; ``None`` if unknown."""
+    write_bytes_per_s: Optional[float] = None
+    """Bytes per second from memory to the device: written, or sent; ``None`` if unknown."""
+
+
+@dataclasses.dataclass
+class TopNode:
+    """A node and its load."""
+
+    node: NodeId
+    """The node."""
+    cpus: int
+    """Number of online CPUs."""
+    free_bytes: int
+    """Free memory in bytes."""
+    reclaimable_bytes: int
+    """Page cache that can be dropped for other memory, in bytes."""
+    busy_cpus: Optional[float] = None
+    """CPUs in use, from 0 to ``cpus``; ``None`` if there are no rates yet."""
+    device_bytes_per_s: Optional[float] = None
+    """Bytes per second of the devices of the node; ``None`` without a device that has counters."""
+    total_bytes: Optional[int] = None
+    """Total memory in bytes; ``None`` for a node without memory."""
+    traffic: Optional[NodeTraffic] = None
+    """Bytes per second between the caches of the node and memory."""
+
+
+@dataclasses.dataclass
+class TopProgram:
+    """A program, its place and its rates."""
+
+    pid: int
+    """Process ID."""
+    start_time: int
+    """Start time in clock ticks since boot; with the process ID it is unique within a boot."""
+    name: str
+    """Name, at most 15 bytes."""
+    advice: Optional[str] = None
+    """What balancing would do."""
+    allowed: Optional[IdSet] = None
+    """CPUs on which at least one thread may run; ``None`` if not inspected."""
+    cpus: Optional[float] = None
+    """CPUs in use; ``None`` if there are no rates yet."""
+    cpus_on: Dict[int, float] = dataclasses.field(default_factory=dict)
+    """CPUs in use on each node."""
+    devices: List[DeviceUse] = dataclasses.field(default_factory=list)
+    """Devices behind open files and connections."""
+    io: Optional[IoRates] = None
+    """I/O in bytes per second; ``None`` if not permitted, or if there are no rates yet."""
+    memory: Optional[ProgramMemory] = None
+    """Memory by kind and node; ``None`` if not permitted or not inspected."""
+    nearness: Optional[Nearness] = None
+    """How much of the program is near its devices; ``None`` without devices of a known node."""
+    remote: Optional[RemoteShare] = None
+    """The remote share; ``None`` if not inspected."""
+    threads_on: Dict[int, int] = dataclasses.field(default_factory=dict)
+    """Number of threads by node of the CPU on which they run or last ran."""
+    uid: Optional[int] = None
+    """Effective user ID; ``None`` if the program was idle, and not inspected."""
+    unit: Optional[str] = None
+    """systemd unit, if its control group names one."""
+    why: Optional[str] = None
+    """Why the program was inspected only partially."""
+
+
+@dataclasses.dataclass
+class TopSnapshot:
+    """Rates of nodes, devices, programs and transfers over one interval.
+
+    A recording of ``numaio top`` is a sequence of these documents, one on each line.
+    """
+
+    schema: str
+    """Kind and version of the document."""
+    numaio: str
+    """Version of numaio that wrote the document."""
+    machine: str
+    """Fingerprint of the machine."""
+    host: str
+    """Host name."""
+    taken_at_ms: int
+    """Time of the snapshot in milliseconds since 1970."""
+    interval_s: float
+    """Length of the interval that rates refer to, in seconds; 0 if there are no rates yet."""
+    pressure: Pressure
+    """Shares of time in which tasks waited; the kernel reports them for the machine only."""
+    nodes: List[TopNode]
+    """The nodes, by number."""
+    devices: List[TopDevice]
+    """Storage devices and network interfaces, by name."""
+    programs: List[TopProgram]
+    """Programs, by process ID; threads of the kernel are omitted."""
+    omitted_programs: Optional[int] = None
+    """Programs without CPU time and I/O that a recording omits."""
+    transfers: List[TopTransfer] = dataclasses.field(default_factory=list)
+    """Transfers of the daemon and running jobs of this user."""
+    unknown: List[UnknownValue] = dataclasses.field(default_factory=list)
+    """Values that are unknown, with reasons."""
+
+
+@dataclasses.dataclass
+class TopTransfer:
+    """A transfer."""
+
+    source: TransferSource
+    """Source of the entry."""
+    what: str
+    """What is transferred."""
+    state: str
+    """The state, such as ``transferring`` or ``waiting``."""
+    bytes: int
+    """Bytes so far."""
+    bytes_per_s: Optional[float] = None
+    """Bytes per second; ``None`` if there are no rates yet."""
+    devices: List[str] = dataclasses.field(default_factory=list)
+    """Devices that it uses."""
+    job: Optional[int] = None
+    """Number of the job; ``None`` for a transfer of the daemon."""
+    position: Optional[int] = None
+    """Position in the queue, from 1."""
+    user: str = ""
+    """The user; empty for a job."""
+
+
+@dataclasses.dataclass
 class TopologyDocument(_methods.TopologyDocumentMethods):
     """The topology of a machine."""
 
@@ -5386,6 +6558,16 @@ class TransmitQueue:
 
 
 @dataclasses.dataclass
+class UnknownFact:
+    """A fact about the host that a guest cannot find out."""
+
+    fact: str
+    """The fact."""
+    request: str
+    """What to request from the operator of the host."""
+
+
+@dataclasses.dataclass
 class UnknownPart:
     """Something that is unknown, and how to measure it."""
 
@@ -5393,6 +6575,16 @@ class UnknownPart:
     """What is unknown."""
     remedy: str
     """The command or step that measures it."""
+
+
+@dataclasses.dataclass
+class UnknownValue:
+    """A value that is unknown."""
+
+    what: str
+    """The value, such as ``memory traffic``."""
+    why: str
+    """The reason."""
 
 
 @dataclasses.dataclass
@@ -5844,6 +7036,54 @@ class WorkloadTool:
 #: A measured quantity of pairs of nodes.
 AccessBasis = Literal["stream", "latency"]
 
+#: A device of the host that is attached to a guest.
+Attachment = Union[
+    AttachmentPciFunction,
+    AttachmentSysfsDevice,
+    AttachmentVfioGroup,
+    AttachmentVfioDevice,
+    AttachmentInterface,
+    AttachmentInterfaceDescriptor,
+    AttachmentDisk,
+]
+
+#: A kind of event with its values.
+BalanceEventKind = Union[
+    BalanceEventKindStarted,
+    BalanceEventKindRound,
+    BalanceEventKindDecision,
+    BalanceEventKindMoved,
+    BalanceEventKindMoveFailed,
+    BalanceEventKindEnded,
+]
+
+#: The reason for a move, or for none.
+BalanceReason = Union[
+    BalanceReasonGain,
+    BalanceReasonBestNode,
+    BalanceReasonNoDevice,
+    BalanceReasonLowRate,
+    BalanceReasonNotLimited,
+    BalanceReasonNoModel,
+    BalanceReasonSmallGain,
+    BalanceReasonHighCost,
+    BalanceReasonHarmsOther,
+    BalanceReasonUnconfirmed,
+    BalanceReasonCoolDown,
+    BalanceReasonSettling,
+    BalanceReasonIneffective,
+    BalanceReasonByteLimit,
+    BalanceReasonTooMuchMemory,
+    BalanceReasonTargetFull,
+    BalanceReasonOutsideCpuset,
+    BalanceReasonOutsideAffinity,
+    BalanceReasonExplicitPolicy,
+    BalanceReasonRealTime,
+    BalanceReasonPinned,
+    BalanceReasonOtherUser,
+    BalanceReasonExcluded,
+]
+
 #: The source of a ranking of nodes.
 Basis = Union[BasisModel, BasisTopology, BasisNothing]
 
@@ -5864,6 +7104,11 @@ Change = Union[
     ChangeReceiveTable,
     ChangeSockFlowEntries,
     ChangePrefetchers,
+    ChangeThreadAffinity,
+    ChangeProcessNodes,
+    ChangeLibvirtPin,
+    ChangeVirtualFunctions,
+    ChangeProcessPages,
 ]
 
 #: A rule of classification.
@@ -5981,6 +7226,18 @@ FleetHostState = Literal["measured", "running", "queued", "failed", "lost", "hal
 #: How a run reaches its hosts.
 FleetLauncher = Union[FleetLauncherSlurm, FleetLauncherSsh]
 
+#: A rule of a simple plan.
+GuestBaselineRule = Literal["all-local", "round-robin", "unpinned"]
+
+#: How a guest uses a device.
+GuestDeviceKind = Literal["owned", "network", "disk"]
+
+#: Whether a placement is optimal.
+GuestPlanProof = Literal["optimal", "gap"]
+
+#: A program that runs guests.
+Hypervisor = Literal["qemu", "cloud-hypervisor", "firecracker"]
+
 #: The method by which the interval of a median was computed.
 IntervalKind = Literal["order-statistics", "pooled-noise", "range"]
 
@@ -5992,6 +7249,9 @@ IoPath = Union[IoPathDisk, IoPathTcp, IoPathGpu, IoPathNull]
 
 #: The state of a job.
 JobState = Literal["waiting", "running", "ending", "done", "failed", "cut"]
+
+#: A thread of a guest, as libvirt names it (virsh(1): vcpupin, emulatorpin, iothreadpin).
+LibvirtThread = Union[LibvirtThreadVcpu, LibvirtThreadEmulator, LibvirtThreadIoThread]
 
 #: The resource that limits streams.
 LimitedBy = Literal["path", "device"]
@@ -6114,6 +7374,9 @@ ReadErrorKind = Union[
     ReadErrorKindMalformed,
 ]
 
+#: What a program is remote from.
+RemoteFrom = Literal["devices", "memory"]
+
 #: How the reports of Slurm's jobs arrive.
 ReportReturn = Literal["shared-directory", "output"]
 
@@ -6183,6 +7446,9 @@ TransferDirection = Literal["read", "write"]
 #: How a session of a daemon ended.
 TransferResult = Literal["done", "done-with-failures", "failed", "cut", "refused", "killed"]
 
+#: Source of a transfer's entry.
+TransferSource = Literal["daemon", "job"]
+
 #: The source of a value.
 ValueSource = Union[
     ValueSourceConfiguration,
@@ -6211,6 +7477,7 @@ Workload = Union[
 
 #: Classes by kind and version of the document.
 DOCUMENTS: Dict[str, Type[Any]] = {
+    "numaio/balance-event/1": BalanceEvent,
     "numaio/baseline/1": BaselineComparison,
     "numaio/comparison/1": Comparison,
     "numaio/cost/1": ProgramCost,
@@ -6223,6 +7490,8 @@ DOCUMENTS: Dict[str, Type[Any]] = {
     "numaio/fleet-run/1": FleetRun,
     "numaio/fleet-status/1": FleetStatus,
     "numaio/fleet-summary/1": FleetSummary,
+    "numaio/guest-plan/1": GuestPlan,
+    "numaio/guests/1": GuestsDocument,
     "numaio/host-report/1": HostReport,
     "numaio/interleave/1": InterleaveWeights,
     "numaio/io/1": IoRecord,
@@ -6242,6 +7511,7 @@ DOCUMENTS: Dict[str, Type[Any]] = {
     "numaio/status/1": Status,
     "numaio/stream/1": StreamRecord,
     "numaio/sweep/1": SweepRecord,
+    "numaio/top/1": TopSnapshot,
     "numaio/topology/1": TopologyDocument,
     "numaio/transfer-record/1": TransferRecord,
     "numaio/transfer-totals/1": TransferTotals,
