@@ -119,7 +119,8 @@ pub enum Change {
         /// Nodes to move to.
         to: NodeSet,
     },
-    /// CPUs of a thread of a guest that libvirt owns, set by virsh(1), so that libvirt records them.
+    /// CPUs of a thread of a guest that libvirt owns, set by virsh(1), so that libvirt records
+    /// them.
     LibvirtPin {
         /// Name of the domain.
         domain: String,

@@ -99,7 +99,7 @@ fn from_open_files(opened: &OpenedFacts, configured: &[Attachment]) -> Vec<Attac
     for file in &opened.files {
         let target = file.target.as_str();
         if let Some(group) = target.strip_prefix("/dev/vfio/").and_then(|name| name.parse().ok()) {
-            // A group may contain functions that the guest does not own; the configuration is exact.
+            // A group may contain functions of others; the configuration is exact.
             found.extend((!has_owned).then_some(Attachment::VfioGroup { group }));
         } else if let Some(name) = target.strip_prefix("/dev/vfio/devices/") {
             found.extend((!has_owned).then(|| Attachment::VfioDevice { name: name.to_owned() }));

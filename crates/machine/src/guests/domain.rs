@@ -7,6 +7,8 @@ use roxmltree::{Document, Node, ParsingOptions};
 const MAX_DOMAIN_BYTES: usize = 512 << 10;
 /// Maximum number of its elements, attributes and texts.
 const MAX_DOMAIN_NODES: u32 = 100_000;
+/// Maximum nesting of its elements, since the parser recurses; those of libvirt are about ten deep.
+const MAX_DOMAIN_DEPTH: usize = 100;
 
 /// Why a text is not a domain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +16,9 @@ pub enum DomainError {
     /// Larger than the limit.
     #[error("a domain of more than {MAX_DOMAIN_BYTES} bytes")]
     TooLarge,
+    /// Elements nested deeper than the limit.
+    #[error("elements nested more than {MAX_DOMAIN_DEPTH} deep")]
+    TooDeep,
     /// Not well-formed, or with a document type.
     #[error("invalid XML: {0}")]
     Malformed(String),
@@ -49,6 +54,9 @@ pub fn parse_domain(text: &str) -> Result<Document<'_>, DomainError> {
     if text.len() > MAX_DOMAIN_BYTES {
         return Err(DomainError::TooLarge);
     }
+    if depth(text) > MAX_DOMAIN_DEPTH {
+        return Err(DomainError::TooDeep);
+    }
     let options = ParsingOptions { allow_dtd: false, nodes_limit: MAX_DOMAIN_NODES };
     let document = Document::parse_with_options(text, options)
         .map_err(|error| DomainError::Malformed(error.to_string()))?;
@@ -56,6 +64,46 @@ pub fn parse_domain(text: &str) -> Result<Document<'_>, DomainError> {
         "domain" => Ok(document),
         other => Err(DomainError::NotADomain(other.chars().take(80).collect())),
     }
+}
+
+/// Returns the greatest nesting of elements, without checking that the text is well-formed.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0);
+    let mut rest = text;
+    while let Some(start) = rest.find('<') {
+        rest = &rest[start..];
+        let skipped = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>"), ("<!", ">"), ("</", ">")]
+            .into_iter()
+            .find(|(open, _)| rest.starts_with(open));
+        let end = match skipped {
+            Some((open, close)) => rest[open.len()..].find(close).map(|at| open.len() + at + close.len()),
+            None => tag_end(rest),
+        };
+        let Some(end) = end else { break };
+        let tag = &rest[..end];
+        match skipped {
+            Some(("</", _)) => depth = depth.saturating_sub(1),
+            None if !tag.ends_with("/>") => depth += 1,
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+        rest = &rest[end..];
+    }
+    deepest
+}
+
+/// Returns the end of a start tag, which may contain `>` within quotes.
+fn tag_end(text: &str) -> Option<usize> {
+    let mut quote = None;
+    for (index, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            (None, b'>') => return Some(index + 1),
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (Some(open), _) if open == byte => quote = None,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Returns the child elements of a name.
@@ -135,6 +183,20 @@ mod tests {
     }
 
     #[test]
+    fn nesting_counts_elements_alone() {
+        for (text, deepest) in [
+            (DOMAIN, 3),
+            ("<a/>", 0),
+            ("<a><!-- <b><c><d> --><?x <b>?><![CDATA[<b><c>]]></a><a></a>", 1),
+            ("<a b='>'><c d=\"/>\"></c></a>", 2),
+            ("<a", 0),
+            ("", 0),
+        ] {
+            assert_eq!(depth(text), deepest, "{text}");
+        }
+    }
+
+    #[test]
     fn rejects_other_and_hostile_documents() {
         let error = |text: &str| DomainSummary::parse(text).expect_err(text).to_string();
         assert!(error("<network/>").contains("found <network>"));
@@ -146,7 +208,9 @@ mod tests {
         assert!(error(&wide).contains("invalid XML"));
         assert!(error(&" ".repeat(MAX_DOMAIN_BYTES + 1)).contains("more than"));
         let deep = format!("{}{}", "<domain>".repeat(20_000), "</domain>".repeat(20_000));
-        assert!(error(&deep).contains("<name>"), "nesting exhausts no stack");
+        assert!(error(&deep).contains("more than 100 deep"), "it would exhaust the stack");
+        let hidden = deep.replace("<domain>", "<domain a='/>' b=\"</domain>\">");
+        assert!(error(&hidden[..MAX_DOMAIN_BYTES]).contains("more than 100 deep"));
         assert!(error("<domain><name>a</name><vcpu>1</vcpu><memory unit='KiB'>-1</memory></domain>")
             .contains("<memory>"));
     }

@@ -101,17 +101,17 @@ fn extent(line: &str) -> Option<(u64, u64)> {
 }
 
 fn region(line: &str) -> Option<RamRegion> {
-    let mut words = line.split_ascii_whitespace();
-    let address = u64::from_str_radix(words.next()?, 16).ok()?;
-    let policy = words.next()?.to_owned();
+    let mut fields = line.split_ascii_whitespace();
+    let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let policy = fields.next()?.to_owned();
     let mut region = RamRegion { address, policy, page_bytes: PAGE_BYTES, ..RamRegion::default() };
     let mut pages: BTreeMap<NodeId, u64> = BTreeMap::new();
-    for word in words {
-        if let Some(kb) = word.strip_prefix("kernelpagesize_kB=") {
+    for field in fields {
+        if let Some(kb) = field.strip_prefix("kernelpagesize_kB=") {
             region.page_bytes = kb.parse::<u64>().ok()?.saturating_mul(1024);
-        } else if let Some(path) = word.strip_prefix("file=") {
+        } else if let Some(path) = field.strip_prefix("file=") {
             region.file = Some(path.replace("\\040", " "));
-        } else if let Some((node, count)) = word.strip_prefix('N').and_then(|rest| rest.split_once('=')) {
+        } else if let Some((node, count)) = field.strip_prefix('N').and_then(|rest| rest.split_once('=')) {
             let (Ok(node), Ok(count)) = (node.parse(), count.parse()) else { continue };
             pages.insert(NodeId(node), count);
         }
@@ -167,7 +167,7 @@ fn adjacent<'a>(regions: &[&'a RamRegion]) -> Vec<Vec<&'a RamRegion>> {
     groups
 }
 
-/// Returns whether a file holds guest memory: a configured path, or a name that the hypervisors use.
+/// Returns whether a file holds guest memory: a configured path, or a name of the hypervisors.
 fn is_backing_file(file: &str, configuration: &GuestConfiguration) -> bool {
     const NAMES: [&str; 5] =
         ["/memfd:memory-backend-memfd", "/memfd:ch_ram", "/memfd:guest_mem", "/dev/hugepages/", "/memfd:ram"];

@@ -17,8 +17,8 @@ const MAX_PROCESSES: usize = 10_000;
 /// Minimum time over which the I/O of a program is measured.
 const SAMPLE_TIME: Duration = Duration::from_millis(500);
 
-/// Returns the symptoms of all visible programs except guests, which have symptoms of their own, and adds
-/// others to the list of unchecked items.
+/// Returns the symptoms of all visible programs except guests, which have symptoms of their own,
+/// and adds others to the list of unchecked items.
 pub fn find_remote_programs(
     machine: &Machine,
     topology: &Topology,

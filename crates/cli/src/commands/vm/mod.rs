@@ -25,8 +25,8 @@ pub struct VmArgs {
 pub enum VmCommand {
     /// List the guests of this host: nodes of their vCPUs and memory, and their devices
     ///
-    /// Guests of QEMU, with or without libvirt, Cloud Hypervisor and Firecracker are read from their
-    /// processes. Only root can read the memory and devices of other users' guests.
+    /// Guests of QEMU, with or without libvirt, Cloud Hypervisor and Firecracker are read from
+    /// their processes. Only root can read the memory and devices of other users' guests.
     ///
     /// Exit status: 1 if a guest is remote from its memory or devices.
     List(observe::ListArgs),
@@ -40,13 +40,14 @@ pub enum VmCommand {
     /// Choose CPUs and nodes for guests near a device, and write their configuration
     ///
     /// GUEST is the name or process ID of a running guest, or a file with a libvirt domain in XML.
-    /// Without GUEST, --vcpus and --memory describe a new one. Several guests are packed on the host.
+    /// Without GUEST, --vcpus and --memory describe a new one. Several guests are packed on the
+    /// host.
     Place(Box<place_args::PlaceArgs>),
     /// Move a running guest: pin its threads, and move its memory; numaio undo reverts it
     ///
-    /// Guests of libvirt are pinned by virsh, others by the kernel. Memory that a device of the host
-    /// writes into cannot be moved. A receipt is written before the first change, and the result is
-    /// verified.
+    /// Guests of libvirt are pinned by virsh, others by the kernel. Memory that a device of the
+    /// host writes into cannot be moved. A receipt is written before the first change, and the
+    /// result is verified.
     Apply(apply::ApplyArgs),
     /// Plan many guests on the nodes of this host, and compare with simple plans
     Plan(place_args::PlanArgs),

@@ -149,8 +149,8 @@ pub fn all(machine: &Machine) -> Vec<Guest> {
     found
 }
 
-/// Identifies the threads of a guest by its monitor. libvirt occupies those of its guests, and names
-/// their threads.
+/// Identifies the threads of a guest by its monitor. libvirt occupies those of its guests, and
+/// names their threads.
 fn query_monitor(machine: &Machine, guest: &mut Guest) {
     if !machine.is_live() || guest.configuration.libvirt || !guest.has_unnamed_vcpus() {
         return;

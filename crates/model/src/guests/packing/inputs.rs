@@ -20,8 +20,8 @@ pub struct GuestPlanInputs<'a> {
     pub targets: &'a [GuestTarget],
     /// CPUs that are not available, such as those of other guests.
     pub occupied: &'a CpuSet,
-    /// Memory that the guests hold already, by page size (`None` for ordinary pages) and node: it is
-    /// available to them.
+    /// Memory that the guests hold already, by page size (`None` for ordinary pages) and node:
+    /// it is available to them.
     pub released: &'a BTreeMap<Option<u64>, BTreeMap<NodeId, u64>>,
     /// Whether virtual CPUs get hardware threads, not cores.
     pub hardware_threads: bool,

@@ -34,8 +34,9 @@ pub(super) struct DeviceCapacity {
 }
 
 impl DeviceCapacity {
-    /// Returns the time of the device for a byte of a guest with these parts: bytes from a node take
-    /// the longer, the lower its bandwidth (Li et al., Equation 1). 0 if its bandwidth is unknown.
+    /// Returns the time of the device for a byte of a guest with these parts: bytes from a node
+    /// take the longer, the lower its bandwidth (Li et al., Equation 1). 0 if its bandwidth is
+    /// unknown.
     pub fn seconds_per_byte(&self, parts: &[Part]) -> f64 {
         parts.iter().map(|part| part.fraction / self.paths[part.node]).sum()
     }
