@@ -17,7 +17,12 @@ struct Program(Child);
 
 impl Program {
     fn start(words: &[&str]) -> Self {
-        let child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::null()).spawn();
+        let child = Command::new(words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
         Self(child.expect("a program"))
     }
 
