@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Pages per call: 16 MiB of 4 KiB pages.
 const CHUNK: usize = 4096;
 
-/// Pages per call when pages of a chunk were rejected: the kernel stops at the first rejected batch.
+/// Pages per call after a rejected page: the kernel stops at the first batch with one.
 const RETRY_CHUNK: usize = 32;
 
 /// Maximum number of page addresses to examine in one process: 256 GiB of 4 KiB pages.

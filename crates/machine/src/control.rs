@@ -217,7 +217,7 @@ pub trait MovePages {
     /// Moves pages as far as possible. Pages that cannot be moved stay, and are reported.
     ///
     /// # Errors
-    /// Permission is missing, or the kernel rejects all pages. The end of the process is no error.
+    /// Permission is missing, or the kernel rejects all pages. An ended process is reported.
     fn move_pages(&self, wanted: &PageMove) -> Result<PageMoveReport, ControlError>;
 }
 

@@ -1,6 +1,6 @@
 //! Running programs moved to a node together with their memory.
 
-use crate::{roll_back, ApplyError};
+use crate::changes::{roll_back, ApplyError};
 use numaio_machine::control::{Change, Control, ControlError, MovePages, PageMove, PageRefusal, PageRun};
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::ThreadSample;
@@ -85,9 +85,9 @@ pub fn relocation_changes(
     Some(changes)
 }
 
-/// Applies the changes of a receipt like [`crate::apply`], and reports pages that stayed.
+/// Applies the changes of a receipt like [`apply`](crate::changes::apply), and reports pages that stayed.
 ///
-/// Pages that cannot be moved and ended processes are no errors.
+/// Pages that cannot be moved and ended processes do not fail it.
 ///
 /// # Errors
 /// A thread or all pages could not be moved: the earlier changes were undone.
@@ -251,13 +251,13 @@ mod tests {
         assert_eq!((report.threads, report.moved_bytes, receipt.underway), (2, 8192, None));
         assert!(machine.nodes.borrow().values().all(|node| *node == NodeId(7)));
         assert!(machine.affinity.borrow().values().all(|of| *of == cpus("14-15")));
-        assert!(crate::undo(&machine, "a", receipt).expect("the same machine").is_empty());
+        assert!(crate::changes::undo(&machine, "a", receipt).expect("the same machine").is_empty());
         assert_eq!((machine.affinity.take(), machine.nodes.take()), (affinity.clone(), nodes.clone()));
         // After kill -9 only the planned receipt is left.
         let machine = self::machine();
         let planned = Receipt::planned("a", None, 0, changes(&machine));
         move_it(&machine).expect("moved");
-        assert!(crate::undo(&machine, "a", planned).expect("the same machine").is_empty());
+        assert!(crate::changes::undo(&machine, "a", planned).expect("the same machine").is_empty());
         assert_eq!((machine.affinity.take(), machine.nodes.take()), (affinity, nodes));
     }
 

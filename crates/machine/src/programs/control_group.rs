@@ -94,8 +94,8 @@ pub fn parse_io_stat(text: &str) -> GroupIo {
         let (major, minor) = words.next()?.split_once(':')?;
         let number = DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
         let mut bytes = (0, 0);
-        for word in words {
-            match word.split_once('=') {
+        for field in words {
+            match field.split_once('=') {
                 Some(("rbytes", count)) => bytes.0 = count.parse().ok()?,
                 Some(("wbytes", count)) => bytes.1 = count.parse().ok()?,
                 _ => {}

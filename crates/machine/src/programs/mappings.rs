@@ -82,16 +82,16 @@ fn parse_mapping(line: &str) -> Option<Mapping<'_>> {
     let policy = words.next()?;
     let (mut page_bytes, mut anonymous, mut pages) = (4096u64, 0u64, Vec::new());
     let mut kind = MappingKind::Anonymous;
-    for word in words {
-        if word == "huge" {
+    for field in words {
+        if field == "huge" {
             kind = MappingKind::Huge;
-        } else if let Some(path) = word.strip_prefix("file=").filter(|_| kind != MappingKind::Huge) {
+        } else if let Some(path) = field.strip_prefix("file=").filter(|_| kind != MappingKind::Huge) {
             kind = if is_memory(path) { MappingKind::Shared } else { MappingKind::File };
-        } else if let Some(count) = word.strip_prefix("anon=") {
+        } else if let Some(count) = field.strip_prefix("anon=") {
             anonymous = count.parse().unwrap_or(0);
-        } else if let Some(kilobytes) = word.strip_prefix("kernelpagesize_kB=") {
+        } else if let Some(kilobytes) = field.strip_prefix("kernelpagesize_kB=") {
             page_bytes = kilobytes.parse::<u64>().map_or(4096, |size| size.saturating_mul(1024));
-        } else if let Some(on) = of_node(word) {
+        } else if let Some(on) = of_node(field) {
             pages.push(on);
         }
     }
