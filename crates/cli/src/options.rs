@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Options common to all commands.
 #[derive(Debug, Clone, ClapArgs)]
@@ -235,6 +236,27 @@ fn integer_within<N: FromStr + PartialOrd + Display>(
 /// Parses an IP address.
 pub fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| "expected an IPv4 or IPv6 address".to_owned())
+}
+
+/// Shortest and longest time between observations, in seconds.
+const INTERVALS: RangeInclusive<f64> = 0.1..=3600.0;
+
+/// Parses a time between observations: `2s`, `500ms`, `1m`, or seconds without a unit.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor = match unit {
+        "" | "s" => Some(1.0),
+        "ms" => Some(1e-3),
+        "m" | "min" => Some(60.0),
+        _ => None,
+    };
+    let seconds = number.trim().parse::<f64>().ok().zip(factor).map(|(number, factor)| number * factor);
+    let seconds = seconds.filter(|seconds| INTERVALS.contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "expected a time from 100ms to 60m, such as 2s or 500ms".to_owned())
 }
 
 /// Parses a number of seconds above 0.

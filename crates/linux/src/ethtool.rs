@@ -1,6 +1,6 @@
 //! Receive side scaling of network interfaces: the indirection table, by the ioctl interface of
-//! ethtool (include/uapi/linux/ethtool.h). The netlink interface can change it only since Linux 6.17
-//! (Documentation/networking/ethtool-netlink.rst, `RSS_SET`).
+//! ethtool (include/uapi/linux/ethtool.h). The netlink interface can change it only since Linux
+//! 6.17 (Documentation/networking/ethtool-netlink.rst, `RSS_SET`).
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
@@ -36,8 +36,8 @@ pub fn receive_table(interface: &str) -> Result<Vec<u32>, Errno> {
 /// Writes the receive queue of each entry of an interface's indirection table.
 ///
 /// # Errors
-/// As [`receive_table`]; `EPERM` without CAP_NET_ADMIN, `EINVAL` if the number of entries is another
-/// one or a queue does not exist.
+/// As [`receive_table`]; `EPERM` without CAP_NET_ADMIN, `EINVAL` if the number of entries is
+/// another one or a queue does not exist.
 pub fn set_receive_table(interface: &str, queues: &[u32]) -> Result<(), Errno> {
     // An empty table would ask for the default.
     let entries = u32::try_from(queues.len()).map_err(|_| Errno::INVAL)?;

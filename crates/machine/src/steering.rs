@@ -37,8 +37,8 @@ pub struct NetQueues {
     pub receive: Vec<ReceiveQueue>,
     /// Transmit queues, ascending.
     pub transmit: Vec<TransmitQueue>,
-    /// Receive queue of each entry of the indirection table (RSS), which no file has; `None` without
-    /// one, or if it was not queried.
+    /// Receive queue of each entry of the indirection table (RSS), which no file has; `None`
+    /// without one, or if it was not queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_table: Option<Vec<u32>>,
 }

@@ -85,7 +85,8 @@ pub fn relocation_changes(
     Some(changes)
 }
 
-/// Applies the changes of a receipt like [`apply`](crate::changes::apply), and reports pages that stayed.
+/// Applies the changes of a receipt like [`apply`](crate::changes::apply), and reports pages that
+/// stayed.
 ///
 /// Pages that cannot be moved and ended processes do not fail it.
 ///

@@ -320,7 +320,8 @@ proptest! {
     }
 }
 
-/// The first of two queues has its core's interrupt, and the second one's interrupt stays on node 0.
+/// The first of two queues has its core's interrupt, and the second one's interrupt stays on node
+/// 0.
 #[test]
 fn rss_skips_queues_whose_interrupts_stay_elsewhere() {
     let machine = machine(2, |_| {});

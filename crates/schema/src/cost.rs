@@ -73,7 +73,7 @@ pub struct UsedDevice {
     pub share: f64,
 }
 
-/// A run time relative to that with the best placement: 1 is no slowdown.
+/// A run time relative to that with the best placement: 1 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Slowdown {

@@ -90,11 +90,11 @@ pub fn group_io(root: &dyn Sysfs, pid: u32) -> GroupIo {
 /// Parses `io.stat`: lines such as `8:0 rbytes=1 wbytes=2 rios=3 ...`.
 pub fn parse_io_stat(text: &str) -> GroupIo {
     let line = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (major, minor) = words.next()?.split_once(':')?;
+        let mut fields = line.split_ascii_whitespace();
+        let (major, minor) = fields.next()?.split_once(':')?;
         let number = DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
         let mut bytes = (0, 0);
-        for field in words {
+        for field in fields {
             match field.split_once('=') {
                 Some(("rbytes", count)) => bytes.0 = count.parse().ok()?,
                 Some(("wbytes", count)) => bytes.1 = count.parse().ok()?,

@@ -77,12 +77,12 @@ impl Mapping<'_> {
 }
 
 fn parse_mapping(line: &str) -> Option<Mapping<'_>> {
-    let mut words = line.split_ascii_whitespace();
-    let start = u64::from_str_radix(words.next()?, 16).ok()?;
-    let policy = words.next()?;
+    let mut fields = line.split_ascii_whitespace();
+    let start = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let policy = fields.next()?;
     let (mut page_bytes, mut anonymous, mut pages) = (4096u64, 0u64, Vec::new());
     let mut kind = MappingKind::Anonymous;
-    for field in words {
+    for field in fields {
         if field == "huge" {
             kind = MappingKind::Huge;
         } else if let Some(path) = field.strip_prefix("file=").filter(|_| kind != MappingKind::Huge) {

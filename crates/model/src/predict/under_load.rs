@@ -1,8 +1,9 @@
 //! What a device's streams keep while STREAM threads load the memory of their node.
 //!
 //! Streams and threads share the memory of a node max-min fairly: a thread that demands less than
-//! its share leaves the rest. Capacity, demand of a thread and weight of a stream come from I/O that
-//! was measured under other loads; without it, the capacity is the STREAM bandwidth of the node.
+//! its share leaves the rest. Capacity, demand of a thread and weight of a stream come from I/O
+//! that was measured under other loads; without it, the capacity is the STREAM bandwidth of the
+//! node.
 
 use super::capacities::{find_measured_mix, streams_alone, DeviceFit};
 use super::curve;

@@ -99,7 +99,8 @@ fn predicted(
     predict_under_load(fit, &mix(streams), &inputs)
 }
 
-/// Returns the relative error of a prediction, and whether its interval contains the measured value.
+/// Returns the relative error of a prediction, and whether its interval contains the measured
+/// value.
 fn compare(fit: &DeviceFit, predicted: &LoadedPrediction, truth: &IoRecord) -> (f64, bool) {
     let streams = &predicted.mix.streams;
     let reading =

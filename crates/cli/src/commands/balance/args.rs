@@ -1,9 +1,10 @@
 //! Options of `numaio balance`.
 
-use crate::options::{integer, seconds};
+use crate::options::{integer, interval, seconds};
 use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Move running programs with their memory to better nodes for their devices.
 ///
@@ -33,9 +34,9 @@ pub struct BalanceArgs {
     /// Threads that are moved together: those of a process, or of a control group
     #[arg(long, value_name = "GROUP", default_value = "process")]
     pub together: MovedTogether,
-    /// Seconds between observations
-    #[arg(long, value_name = "SECONDS", value_parser = interval, default_value = "2")]
-    pub every: f64,
+    /// Time between observations, such as 2s or 500ms
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "2s", allow_negative_numbers = true)]
+    pub every: Duration,
     /// Observe once, move what gains, report and exit
     #[arg(long)]
     pub once: bool,
@@ -88,10 +89,3 @@ Examples:
   numaio undo                                        revert the newest move
 
 Exit status: 0 ended; 1 failed, or a named process does not exist; 2 wrong usage.";
-
-/// Parses the interval of observations.
-fn interval(text: &str) -> Result<f64, String> {
-    let number = seconds(text.strip_suffix('s').unwrap_or(text)).ok();
-    let number = number.filter(|number| (0.1..=3600.0).contains(number));
-    number.ok_or_else(|| "expected a number of seconds from 0.1 to 3600".to_owned())
-}

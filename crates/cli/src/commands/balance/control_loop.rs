@@ -74,7 +74,7 @@ pub fn run(
     };
     balancing_loop.start(kernel, &models, &records)?;
     balancing_loop.observer.observe(&selection.pids(kernel));
-    while wait(Duration::from_secs_f64(args.every)) {
+    while wait(args.every) {
         balancing_loop.round(&selection.pids(kernel))?;
         if args.once || (selection.is_named() && balancing_loop.has_ended(&args.pids)) {
             break;
@@ -152,7 +152,7 @@ impl BalancingLoop<'_> {
         let of_models = models.iter().flat_map(|model| model.targets.iter().map(|target| target.target));
         let of_records = records.iter().filter_map(|record| record.device.node);
         self.events.write(BalanceEventKind::Started(BalanceStart {
-            every_s: self.args.every,
+            every_s: self.args.every.as_secs_f64(),
             dry_run: self.args.dry_run,
             numa_balancing: conditions::read(kernel).numa_balancing,
             daemons: running_programs(kernel, &DAEMONS),

@@ -1,12 +1,12 @@
 //! The loop of the live view: keys, signals and snapshots.
 
+use super::args::TopArgs;
 use super::feed::{Feed, FeedEvent};
 use super::sampler::Sampler;
 use super::screen::{self, ScreenStyle};
 use super::terminal::{self, LiveTerminal, SignalRequest};
 use super::undo_offer;
 use super::view::{Dialog, TopView, ViewAction};
-use super::TopArgs;
 use crate::failure::{Failure, SIGNALED};
 use crate::options::Common;
 use crate::output;

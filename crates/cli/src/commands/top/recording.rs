@@ -1,7 +1,7 @@
 //! Recordings of `numaio top`: one snapshot on each line, over time.
 
+use super::args::TopArgs;
 use super::sampler::Sampler;
-use super::TopArgs;
 use crate::failure::{self, Failure};
 use crate::options::Common;
 use crate::{input, output};

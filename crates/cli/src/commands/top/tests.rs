@@ -1,5 +1,7 @@
 use super::view::{TopView, ViewAction, ViewMode};
 use super::*;
+use crate::options::interval;
+use numaio_model::top::ProgramSort;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 fn snapshot() -> TopSnapshot {
