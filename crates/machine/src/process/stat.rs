@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(stat, wanted);
         assert!(!stat.is_kernel_thread() && !stat.is_real_time());
         let kernel =
-            "3 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 -51 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \
+            "3 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 -51 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \
                       0 17 0 50 1 0 0 0";
         let kernel = parse_stat(kernel).expect("a stat file");
         assert!(kernel.is_kernel_thread() && kernel.is_real_time());
