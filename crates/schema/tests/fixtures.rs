@@ -147,7 +147,7 @@ fn guest_plan_version_1_round_trips() {
 fn changes_of_guests_round_trip() {
     for text in [
         r#"{"change":"thread-affinity","pid":7,"tid":8,"start_time":9,"cpus":"0-3"}"#,
-        r#"{"change":"process-pages","pid":7,"start_time":9,"from":"0","to":"1-2"}"#,
+        r#"{"change":"process-nodes","pid":7,"start_time":9,"from":"0","to":"1-2"}"#,
         r#"{"change":"libvirt-pin","domain":"web","thread":{"thread":"vcpu","number":1},"pid":7,"tid":8,"start_time":9,"cpus":"4"}"#,
         r#"{"change":"libvirt-pin","domain":"web","thread":{"thread":"emulator"},"pid":7,"tid":7,"start_time":9,"cpus":"4"}"#,
         r#"{"change":"virtual-functions","function":"0000:3b:00.0","count":4}"#,
