@@ -86,7 +86,7 @@ fn wrong_inputs_have_a_reason_and_a_hint() {
     failed(&[], 2, &["not a terminal", "hint: numaio top --once"]);
     failed(&["--replay", &day], 2, &["not a terminal", "--once"]);
     failed(&["--every", "0"], 2, &["--every", "expected a time from 100ms to 60m"]);
-    failed(&["--every", "-1s"], 2, &["expected a time"]);
+    failed(&["--every=-1s"], 2, &["expected a time"]);
     failed(&["--json"], 2, &["--once"]);
     failed(&["--sort", "name"], 2, &["remote"]);
     failed(&["--samples", "2"], 2, &["--record"]);

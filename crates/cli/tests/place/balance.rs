@@ -102,7 +102,7 @@ fn wrong_selections_and_configurations_are_rejected() {
     let home = Home::new();
     home.run(&["balance"]).failed(2, &["no program is selected", "--all"]);
     home.run(&["balance", "4194304", "--once"]).failed(1, &["process 4194304 not found"]);
-    home.run(&["balance", "--all", "--every", "0"]).failed(2, &["from 0.1 to 3600"]);
+    home.run(&["balance", "--all", "--every", "0"]).failed(2, &["expected a time from 100ms to 60m"]);
     home.run(&["balance", "--all", "--once", "--device", "no-such"])
         .failed(2, &["device 'no-such' not found"]);
     let config = home.file("balance.toml", "[deny]\nunit = [\"a\"]\n");

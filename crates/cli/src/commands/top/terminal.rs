@@ -15,6 +15,7 @@ use signal_hook::low_level::emulate_default_handler;
 use std::io::{self, IsTerminal, Stdout};
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// Whether the screen is in use; one per process, for the panic hook.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
@@ -60,7 +61,8 @@ impl LiveTerminal {
     /// # Errors
     /// I/O errors of the terminal.
     pub fn enter() -> io::Result<Self> {
-        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT])?;
+        let signals = Signals::new([SIGINT, SIGTERM, SIGTSTP, SIGCONT])?;
+        end_with_the_terminal()?;
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             leave_screen();
@@ -124,6 +126,19 @@ impl Drop for ScreenGuard {
     fn drop(&mut self) {
         leave_screen();
     }
+}
+
+/// Ends the process when the terminal is closed. This needs a thread of its own: crossterm reads the
+/// end of a closed terminal without end, and does not return.
+fn end_with_the_terminal() -> io::Result<()> {
+    let mut hangups = Signals::new([SIGHUP])?;
+    thread::spawn(move || {
+        for signal in hangups.forever() {
+            leave_screen();
+            end_by_signal(signal);
+        }
+    });
+    Ok(())
 }
 
 /// Ends the process by a signal, as if it had no handler; returns if the signal does not end it.
