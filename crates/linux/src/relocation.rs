@@ -8,6 +8,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::process;
 use std::io;
 use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Pages per call: 16 MiB of 4 KiB pages.
 const CHUNK: usize = 4096;
@@ -17,6 +19,10 @@ const RETRY_CHUNK: usize = 32;
 
 /// Maximum number of page addresses to examine in one process: 256 GiB of 4 KiB pages.
 const MAX_PAGES: u64 = 1 << 26;
+
+/// Time for which busy pages are tried again, and the pause before each attempt.
+const BUSY_LIMIT: Duration = Duration::from_secs(2);
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Moves only pages that no other process maps (include/uapi/linux/mempolicy.h).
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
@@ -69,10 +75,31 @@ fn push(runs: &mut Vec<PageRun>, run: PageRun) {
     }
 }
 
-/// Moves pages to the nodes of their runs as far as possible.
+/// Moves pages to the nodes of their runs as far as possible. Busy pages are tried again for a
+/// limited time: direct I/O pins its buffer during each request, and releases it in between.
 pub fn move_pages(root: &Root, wanted: &PageMove) -> Result<PageMoveReport, ControlError> {
-    let page = page_bytes() as u64;
     let mut report = PageMoveReport::default();
+    let mut busy = Vec::new();
+    move_once(root, wanted, &mut report, &mut busy)?;
+    let end = Instant::now() + BUSY_LIMIT;
+    while !busy.is_empty() && !report.process_ended && !interrupted() && Instant::now() < end {
+        thread::sleep(BUSY_PAUSE);
+        let again = PageMove { runs: std::mem::take(&mut busy), ..*wanted };
+        move_once(root, &again, &mut report, &mut busy)?;
+    }
+    leave(&mut report, PageRefusal::Busy, busy.iter().map(|run| run.bytes).sum());
+    report.previous.sort_by_key(|run| run.start);
+    Ok(report)
+}
+
+/// Tries once to move pages; adds busy ones to `busy`, and all else to the report.
+fn move_once(
+    root: &Root,
+    wanted: &PageMove,
+    report: &mut PageMoveReport,
+    busy: &mut Vec<PageRun>,
+) -> Result<(), ControlError> {
+    let page = page_bytes() as u64;
     for run in &wanted.runs {
         let end = run.start.saturating_add(run.bytes);
         let mut next = run.start;
@@ -81,14 +108,14 @@ pub fn move_pages(root: &Root, wanted: &PageMove) -> Result<PageMoveReport, Cont
             let addresses: Vec<u64> = (next..chunk_end).step_by(page as usize).collect();
             next = chunk_end;
             if interrupted() {
-                leave(&mut report, PageRefusal::Interrupted, addresses.len() as u64 * page);
+                leave(report, PageRefusal::Interrupted, addresses.len() as u64 * page);
                 continue;
             }
             if process::start_time(root, wanted.pid) != Some(wanted.start_time) {
                 report.process_ended = true;
-                return Ok(report);
+                return Ok(());
             }
-            let Err(error) = move_chunk(wanted.pid, run.node, &addresses, page, &mut report) else {
+            let Err(error) = move_chunk(wanted.pid, run.node, &addresses, report, busy) else {
                 continue;
             };
             if report.previous.is_empty() {
@@ -96,10 +123,10 @@ pub fn move_pages(root: &Root, wanted: &PageMove) -> Result<PageMoveReport, Cont
                 return Err(refused(&what, &error));
             }
             // What was moved is reported, so that it can be undone.
-            leave(&mut report, PageRefusal::Other, addresses.len() as u64 * page);
+            leave(report, PageRefusal::Other, addresses.len() as u64 * page);
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 fn leave(report: &mut PageMoveReport, why: PageRefusal, bytes: u64) {
@@ -108,14 +135,15 @@ fn leave(report: &mut PageMoveReport, why: PageRefusal, bytes: u64) {
     }
 }
 
-/// Moves one chunk of pages, and adds the result to the report.
+/// Moves one chunk of pages, and adds the result to the report and to the busy pages.
 fn move_chunk(
     pid: u32,
     node: NodeId,
     addresses: &[u64],
-    page: u64,
     report: &mut PageMoveReport,
+    busy: &mut Vec<PageRun>,
 ) -> io::Result<()> {
+    let page = page_bytes() as u64;
     let ended = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
     let before = match query(pid, addresses) {
         Err(error) if ended(&error) => {
@@ -148,7 +176,10 @@ fn move_chunk(
             push(&mut report.previous, PageRun { start: address, bytes: page, node: from });
         } else {
             let state = attempt.states.get(index).copied().unwrap_or(UNKNOWN);
-            leave(report, refusal(state, attempt.no_memory), page);
+            match refusal(state, attempt.no_memory) {
+                PageRefusal::Busy => push(busy, PageRun { start: address, bytes: page, node }),
+                why => leave(report, why, page),
+            }
         }
     }
     Ok(())

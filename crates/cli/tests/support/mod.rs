@@ -64,8 +64,9 @@ impl Home {
         Self(path)
     }
 
-    /// Writes a file and returns its path.
+    /// Writes a file and returns its path. A script that still runs is replaced, not overwritten.
     pub fn file(&self, name: &str, content: &str) -> String {
+        let _ = fs::remove_file(self.0.join(name));
         fs::write(self.0.join(name), content).expect("a file");
         self.path(name)
     }
