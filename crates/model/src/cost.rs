@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 const SMALL_SHARE: f64 = 0.005;
 /// Bytes per second below which a direction of a device counts as unused.
 const UNUSED: f64 = 1e5;
+/// Factor up to which the scores of two nodes count as equal.
+const EQUAL: f64 = 1.05;
 
 /// Evidence of a program's costs.
 #[derive(Clone, Copy)]
@@ -290,7 +292,7 @@ fn overall(memory: Option<&MemoryCost>, devices: &[DeviceCost]) -> Slowdown {
 }
 
 /// Returns the node with the least product of access time and time of I/O, of nodes with CPUs and
-/// memory; ties favor the node with most of the program's memory.
+/// memory; of equal ones that with most of the program's memory.
 fn best_node(
     evidence: &CostEvidence,
     times: &[(AccessBasis, AccessTimes)],
@@ -318,10 +320,11 @@ fn best_node(
         });
         access * io.product::<f64>()
     };
-    let memory = |node: &NodeId| traffic.bytes_on.get(node).copied().unwrap_or(0.0);
-    // Differences below 1 % are noise.
-    let rounded = |node: NodeId| (score(node) * 100.0).round();
-    nodes.iter().min_by(|a, b| rounded(*a).total_cmp(&rounded(*b)).then(memory(b).total_cmp(&memory(a))))
+    let least = nodes.iter().map(score).min_by(f64::total_cmp)?;
+    // Readings of equal nodes differ by some percent.
+    let equal = nodes.iter().filter(|node| score(*node) <= least * EQUAL);
+    let memory = |node: NodeId| traffic.bytes_on.get(&node).copied().unwrap_or(0.0);
+    equal.reduce(|a, b| if memory(b) > memory(a) { b } else { a })
 }
 
 #[cfg(test)]
