@@ -6,7 +6,7 @@ use numaio_machine::programs::{
     IoRates, ObservedProgram, ProgramDetails, ProgramMemory, ProgramRates, ProgramSample, ThreadSample,
 };
 use numaio_machine::set::{CpuSet, NodeSet};
-use numaio_machine::topology::{Cpu, Topology};
+use numaio_machine::topology::Topology;
 use numaio_schema::{
     CapacityState, DeviceUse, LentCapacity, Nearness, QueuedTransfer, RemoteFrom, TopProgram, TopSnapshot,
 };
@@ -252,19 +252,7 @@ proptest! {
 
 #[test]
 fn move_commands_name_cpus_of_the_device_and_the_reversal() {
-    let cpu = |id: u32| Cpu {
-        id: CpuId(id),
-        online: true,
-        node: node_of(CpuId(id)),
-        package: None,
-        die: None,
-        core: None,
-        siblings: CpuSet::one(CpuId(id)),
-        allowed: true,
-        isolated: false,
-        core_kind: None,
-    };
-    let topology = Topology { cpus: (0..8).map(cpu).collect(), ..Topology::default() };
+    let topology = crate::placement::tests::machine(4, 2);
     let inspected = ProgramInspection {
         devices: vec![used_device()],
         nearness: nearness(0.5, Some(0.5)),
@@ -272,7 +260,7 @@ fn move_commands_name_cpus_of_the_device_and_the_reversal() {
     };
     let program = top_program(&observed(7, 1.0), Some(&inspected), &node_of);
     let found = move_commands(&topology, &program).expect("a move");
-    assert_eq!(found.commands, ["taskset -a -p -c 6-7 7", "migratepages 7 1 3"]);
+    assert_eq!(found.commands, ["taskset -a -p -c 6-7,14-15 7", "migratepages 7 1 3"]);
     assert_eq!(found.undo, ["taskset -a -p -c 2,6 7", "migratepages 7 3 1"]);
     let without = TopProgram { devices: Vec::new(), ..program.clone() };
     assert!(move_commands(&topology, &without).is_err());

@@ -128,8 +128,8 @@ impl Drop for ScreenGuard {
     }
 }
 
-/// Ends the process when the terminal is closed. This needs a thread of its own: crossterm reads the
-/// end of a closed terminal without end, and does not return.
+/// Ends the process when the terminal is closed. This needs a thread of its own: crossterm reads
+/// the end of a closed terminal without end, and does not return.
 fn end_with_the_terminal() -> io::Result<()> {
     let mut hangups = Signals::new([SIGHUP])?;
     thread::spawn(move || {
