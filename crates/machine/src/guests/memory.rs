@@ -2,6 +2,8 @@
 
 use super::configuration::GuestConfiguration;
 use crate::ids::NodeId;
+use crate::process::{address_range, NumaMapping};
+use crate::programs::{kilobytes, parse_status};
 use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,24 +62,19 @@ pub(super) fn read(root: &dyn Sysfs, pid: u32, configuration: &GuestConfiguratio
     let numa_maps = root.optional(&format!("/proc/{pid}/numa_maps"))?;
     let maps = root.optional(&format!("/proc/{pid}/maps")).unwrap_or_default();
     let regions = guest_regions(parse_regions(&numa_maps, &maps), configuration);
-    let status = root.optional(&format!("/proc/{pid}/status")).unwrap_or_default();
-    let transparent = root.optional(&format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let status = parse_status(&root.optional(&format!("/proc/{pid}/status")).unwrap_or_default());
+    let rollup = root.optional(&format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let transparent =
+        rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).map_or(0, kilobytes);
     let of_huge_pages = regions.iter().filter(|region| region.page_bytes > PAGE_BYTES);
     let reserved = of_huge_pages.flat_map(|region| region.bytes_on.values());
     let reserved = reserved.fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
     Some(GuestMemory {
-        huge_bytes: reserved.saturating_add(kilobytes(&transparent, "AnonHugePages:")),
-        pinned_bytes: kilobytes(&status, "VmPin:"),
-        locked_bytes: kilobytes(&status, "VmLck:"),
+        huge_bytes: reserved.saturating_add(transparent),
+        pinned_bytes: status.pinned_bytes,
+        locked_bytes: status.locked_bytes,
         regions,
     })
-}
-
-/// Parses a field in kB as bytes; 0 without the field.
-fn kilobytes(text: &str, field: &str) -> u64 {
-    let value = text.lines().find_map(|line| line.strip_prefix(field));
-    let number = value.and_then(|value| value.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    number.unwrap_or(0).saturating_mul(1024)
 }
 
 /// Parses the mappings of a process, with their lengths from `maps`; of a mapping without length,
@@ -95,30 +92,20 @@ pub fn parse_regions(numa_maps: &str, maps: &str) -> Vec<RamRegion> {
 /// Parses the writable mapping of a line such as `7f00-7f80 rw-p 00000000 00:00 0`.
 fn extent(line: &str) -> Option<(u64, u64)> {
     let mut words = line.split_ascii_whitespace();
-    let (from, to) = words.next()?.split_once('-')?;
-    let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
-    words.next()?.starts_with("rw").then_some((from, to.saturating_sub(from)))
+    let range = address_range(words.next()?)?;
+    words.next()?.starts_with("rw").then_some((range.start, range.end.saturating_sub(range.start)))
 }
 
 fn region(line: &str) -> Option<RamRegion> {
-    let mut fields = line.split_ascii_whitespace();
-    let address = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let policy = fields.next()?.to_owned();
-    let mut region = RamRegion { address, policy, page_bytes: PAGE_BYTES, ..RamRegion::default() };
-    let mut pages: BTreeMap<NodeId, u64> = BTreeMap::new();
-    for field in fields {
-        if let Some(kb) = field.strip_prefix("kernelpagesize_kB=") {
-            region.page_bytes = kb.parse::<u64>().ok()?.saturating_mul(1024);
-        } else if let Some(path) = field.strip_prefix("file=") {
-            region.file = Some(path.replace("\\040", " "));
-        } else if let Some((node, count)) = field.strip_prefix('N').and_then(|rest| rest.split_once('=')) {
-            let (Ok(node), Ok(count)) = (node.parse(), count.parse()) else { continue };
-            pages.insert(NodeId(node), count);
-        }
-    }
-    let bytes = |count: u64| count.saturating_mul(region.page_bytes);
-    region.bytes_on = pages.into_iter().map(|(node, count)| (node, bytes(count))).collect();
-    Some(region)
+    let mapping = NumaMapping::parse(line)?;
+    Some(RamRegion {
+        address: mapping.address,
+        bytes: 0,
+        policy: mapping.policy.to_owned(),
+        file: mapping.file.map(|path| path.replace("\\040", " ")),
+        page_bytes: mapping.page_bytes,
+        bytes_on: mapping.bytes_on().collect(),
+    })
 }
 
 /// Selects the mappings that hold guest memory: those of its backing files, and groups of adjacent

@@ -3,6 +3,7 @@
 use crate::ids::NodeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Pages of a process on each node, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,32 +33,87 @@ impl Pages {
 /// Sums up the mappings, skipping lines of unknown format.
 pub fn parse_numa_maps(text: &str) -> Pages {
     let mut pages = Pages::default();
-    for line in text.lines() {
-        let words = || line.split_ascii_whitespace();
-        let page_bytes = words()
-            .find_map(|word| word.strip_prefix("kernelpagesize_kB=")?.parse::<u64>().ok())
-            .map_or(4096, |kb| kb.saturating_mul(1024));
-        let is_file = words().any(|word| word.strip_prefix("file=").is_some_and(|path| !is_memory(path)));
-        let mapped: Vec<(NodeId, u64)> = words().filter_map(of_node).collect();
-        // A private file mapping has anonymous pages where it was written.
-        let own = words().find_map(|word| word.strip_prefix("anon=")?.parse::<u64>().ok()).unwrap_or(0);
-        let all: u64 = mapped.iter().map(|(_, count)| *count).fold(0, u64::saturating_add);
-        let sums = match is_file && own < all {
-            true => &mut pages.file_backed,
-            false => &mut pages.anonymous,
-        };
-        for (node, count) in mapped {
+    for mapping in text.lines().filter_map(NumaMapping::parse) {
+        let is_file = mapping.file.is_some_and(|path| !is_memory(path)) && !mapping.is_written();
+        let sums = if is_file { &mut pages.file_backed } else { &mut pages.anonymous };
+        for (node, bytes) in mapping.bytes_on() {
             let sum = sums.entry(node).or_default();
-            *sum = sum.saturating_add(count.saturating_mul(page_bytes));
+            *sum = sum.saturating_add(bytes);
         }
     }
     pages
 }
 
+/// Bytes of a page without a stated size.
+const PAGE_BYTES: u64 = 4096;
+
+/// A mapping of `numa_maps`.
+pub(crate) struct NumaMapping<'t> {
+    /// Address of its start.
+    pub address: u64,
+    /// Memory policy: `default`, `bind:0`.
+    pub policy: &'t str,
+    /// Path of the mapped file.
+    pub file: Option<&'t str>,
+    /// Whether it consists of reserved huge pages.
+    pub is_huge: bool,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Number of anonymous pages.
+    anonymous_pages: u64,
+    /// Number of pages on each node.
+    pages_on: Vec<(NodeId, u64)>,
+}
+
+impl<'t> NumaMapping<'t> {
+    /// Parses a line; `None` without address and policy.
+    pub fn parse(line: &'t str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let policy = fields.next()?;
+        let (file, is_huge, page_bytes) = (None, false, PAGE_BYTES);
+        let mut mapping =
+            Self { address, policy, file, is_huge, page_bytes, anonymous_pages: 0, pages_on: Vec::new() };
+        for field in fields {
+            if field == "huge" {
+                mapping.is_huge = true;
+            } else if let Some(path) = field.strip_prefix("file=") {
+                mapping.file = Some(path);
+            } else if let Some(count) = field.strip_prefix("anon=") {
+                mapping.anonymous_pages = count.parse().unwrap_or(0);
+            } else if let Some(kilobytes) = field.strip_prefix("kernelpagesize_kB=") {
+                mapping.page_bytes =
+                    kilobytes.parse::<u64>().map_or(PAGE_BYTES, |size| size.saturating_mul(1024));
+            } else {
+                mapping.pages_on.extend(of_node(field));
+            }
+        }
+        Some(mapping)
+    }
+
+    /// Returns the bytes on each node.
+    pub fn bytes_on(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
+        self.pages_on.iter().map(|(node, count)| (*node, count.saturating_mul(self.page_bytes)))
+    }
+
+    /// Returns whether all pages are anonymous: a private mapping of a file has such pages where it
+    /// was written.
+    pub fn is_written(&self) -> bool {
+        let all = self.pages_on.iter().fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+        all > 0 && self.anonymous_pages >= all
+    }
+}
+
 /// Parses a field such as `N3=17`: 17 pages on node 3.
-pub(crate) fn of_node(word: &str) -> Option<(NodeId, u64)> {
+fn of_node(word: &str) -> Option<(NodeId, u64)> {
     let (node, count) = word.strip_prefix('N')?.split_once('=')?;
     Some((NodeId(node.parse().ok()?), count.parse().ok()?))
+}
+
+/// Parses the addresses of a mapping in `maps` and `smaps`, such as `7f00-7f80`.
+pub(crate) fn address_range(word: &str) -> Option<Range<u64>> {
+    let (start, end) = word.split_once('-')?;
+    Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
 }
 
 /// Returns whether a path is memory without a file, such as memfd and shared memory.

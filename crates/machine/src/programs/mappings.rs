@@ -2,7 +2,7 @@
 //! `/proc/PID/maps` that can be moved (Documentation/filesystems/proc.rst, 1.1 and 3.7).
 
 use crate::ids::NodeId;
-use crate::process::{is_memory, of_node};
+use crate::process::{address_range, is_memory, NumaMapping};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -28,14 +28,6 @@ pub struct ProgramMemory {
     pub policies: BTreeSet<String>,
 }
 
-/// A mapping of `numa_maps`.
-struct Mapping<'t> {
-    start: u64,
-    policy: &'t str,
-    kind: MappingKind,
-    bytes_on: Vec<(NodeId, u64)>,
-}
-
 /// Kind of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MappingKind {
@@ -48,20 +40,20 @@ enum MappingKind {
 /// Sums up the mappings by kind, skipping lines of unknown format.
 pub fn parse_program_memory(numa_maps: &str) -> ProgramMemory {
     let mut memory = ProgramMemory::default();
-    for mapping in numa_maps.lines().filter_map(parse_mapping) {
-        let is_explicit = mapping.is_explicit();
-        let sums = match mapping.kind {
+    for mapping in numa_maps.lines().filter_map(NumaMapping::parse) {
+        let (kind, is_explicit) = (MappingKind::of(&mapping), is_explicit(&mapping));
+        let sums = match kind {
             MappingKind::Anonymous if is_explicit => &mut memory.bound,
             MappingKind::Anonymous => &mut memory.private,
             MappingKind::Shared => &mut memory.shared,
             MappingKind::Huge => &mut memory.huge,
             MappingKind::File => &mut memory.file_backed,
         };
-        for (node, bytes) in &mapping.bytes_on {
-            let sum = sums.entry(*node).or_default();
-            *sum = sum.saturating_add(*bytes);
+        for (node, bytes) in mapping.bytes_on() {
+            let sum = sums.entry(node).or_default();
+            *sum = sum.saturating_add(bytes);
         }
-        let has_pages = mapping.kind == MappingKind::Anonymous && !mapping.bytes_on.is_empty();
+        let has_pages = kind == MappingKind::Anonymous && mapping.bytes_on().next().is_some();
         if is_explicit && has_pages && memory.policies.len() < MAX_POLICIES {
             memory.policies.insert(mapping.policy.to_owned());
         }
@@ -69,39 +61,20 @@ pub fn parse_program_memory(numa_maps: &str) -> ProgramMemory {
     memory
 }
 
-impl Mapping<'_> {
-    /// Returns whether the program chose nodes; `local` follows the thread.
-    fn is_explicit(&self) -> bool {
-        !matches!(self.policy, "default" | "local")
-    }
+/// Returns whether the program chose nodes; `local` follows the thread.
+fn is_explicit(mapping: &NumaMapping<'_>) -> bool {
+    !matches!(mapping.policy, "default" | "local")
 }
 
-fn parse_mapping(line: &str) -> Option<Mapping<'_>> {
-    let mut fields = line.split_ascii_whitespace();
-    let start = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let policy = fields.next()?;
-    let (mut page_bytes, mut anonymous, mut pages) = (4096u64, 0u64, Vec::new());
-    let mut kind = MappingKind::Anonymous;
-    for field in fields {
-        if field == "huge" {
-            kind = MappingKind::Huge;
-        } else if let Some(path) = field.strip_prefix("file=").filter(|_| kind != MappingKind::Huge) {
-            kind = if is_memory(path) { MappingKind::Shared } else { MappingKind::File };
-        } else if let Some(count) = field.strip_prefix("anon=") {
-            anonymous = count.parse().unwrap_or(0);
-        } else if let Some(kilobytes) = field.strip_prefix("kernelpagesize_kB=") {
-            page_bytes = kilobytes.parse::<u64>().map_or(4096, |size| size.saturating_mul(1024));
-        } else if let Some(on) = of_node(field) {
-            pages.push(on);
+impl MappingKind {
+    fn of(mapping: &NumaMapping<'_>) -> Self {
+        match mapping.file {
+            _ if mapping.is_huge => Self::Huge,
+            Some(path) if is_memory(path) => Self::Shared,
+            Some(_) if !mapping.is_written() => Self::File,
+            _ => Self::Anonymous,
         }
     }
-    // Private mappings of files hold anonymous pages where they were written.
-    let all = pages.iter().fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
-    if kind == MappingKind::File && all > 0 && anonymous >= all {
-        kind = MappingKind::Anonymous;
-    }
-    let bytes_on = pages.into_iter().map(|(node, count)| (node, count.saturating_mul(page_bytes))).collect();
-    Some(Mapping { start, policy, kind, bytes_on })
 }
 
 /// Returns the address ranges of private anonymous memory that may be moved: without an explicit
@@ -115,11 +88,12 @@ pub fn movable_ranges(
     locked: &BTreeSet<u64>,
     override_policies: bool,
 ) -> Vec<Range<u64>> {
-    let mappings = numa_maps.lines().filter_map(parse_mapping);
+    let mappings = numa_maps.lines().filter_map(NumaMapping::parse);
     let movable: BTreeSet<u64> = mappings
-        .filter(|mapping| mapping.kind == MappingKind::Anonymous && !mapping.bytes_on.is_empty())
-        .filter(|mapping| override_policies || !mapping.is_explicit())
-        .map(|mapping| mapping.start)
+        .filter(|mapping| MappingKind::of(mapping) == MappingKind::Anonymous)
+        .filter(|mapping| mapping.bytes_on().next().is_some())
+        .filter(|mapping| override_policies || !is_explicit(mapping))
+        .map(|mapping| mapping.address)
         .collect();
     let ranges = maps.lines().filter_map(private_range);
     ranges.filter(|range| movable.contains(&range.start) && !locked.contains(&range.start)).collect()
@@ -134,11 +108,6 @@ fn private_range(line: &str) -> Option<Range<u64>> {
         .nth(3)
         .is_some_and(|name| matches!(name, "[vdso]" | "[vvar]" | "[vsyscall]") || name.starts_with("[vvar"));
     (is_private && !is_special && range.start < range.end).then_some(range)
-}
-
-fn address_range(word: &str) -> Option<Range<u64>> {
-    let (start, end) = word.split_once('-')?;
-    Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
 }
 
 /// Returns the start addresses of locked mappings: those with flag `lo` in `/proc/PID/smaps`.

@@ -24,5 +24,6 @@ pub use sample::{
     read_counters, read_details, read_memory, read_movable_ranges, read_thread, running_programs,
     ProgramDetails, ProgramSample, ThreadSample,
 };
+pub(crate) use status_file::kilobytes;
 pub use status_file::{parse_io, parse_status, IoCounters, StatusFacts};
 pub use watch::{ObservedProgram, ProgramWatch, WatchOptions};

@@ -48,7 +48,7 @@ pub fn parse_status(text: &str) -> StatusFacts {
 }
 
 /// Parses `12 kB`; 0 for other formats.
-fn kilobytes(value: &str) -> u64 {
+pub(crate) fn kilobytes(value: &str) -> u64 {
     let number = value.split_ascii_whitespace().next().and_then(|number| number.parse::<u64>().ok());
     number.unwrap_or(0).saturating_mul(1024)
 }
