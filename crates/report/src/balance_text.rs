@@ -1,5 +1,6 @@
 //! Formats events of a balancer as text, a line or two for each.
 
+use crate::phrases::percent;
 use crate::style::clean;
 use numaio_machine::set::format_nodes;
 use numaio_machine::units::{format_size, BandwidthUnit};
@@ -108,10 +109,6 @@ fn moved_text(moved: &BalanceMove) -> String {
 /// Formats a number with its noun.
 fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }
 
 /// Formats the reason of a decision.

@@ -94,9 +94,9 @@ fn write_traffic(page: &mut TextPage, traffic: &ProgramTraffic) {
     for (share, what) in
         [(traffic.local_loads, "loads from memory are local"), (traffic.stalled, "cycles are stalled")]
     {
-        facts.extend(share.map(|share| format!("{:.0} % of {what}", share * 100.0)));
+        facts.extend(share.map(|share| format!("{} of {what}", phrases::percent(share))));
     }
-    let device = |device: &numaio_schema::UsedDevice| match device.node {
+    let device = |device: &numaio_schema::DeviceUse| match device.node {
         Some(node) => format!("{} (node {node})", phrases::short(&device.device)),
         None => phrases::short(&device.device),
     };

@@ -1,6 +1,6 @@
 //! Formats resolved handles: their devices and nodes.
 
-use crate::phrases;
+use crate::phrases::{self, percent};
 use crate::style::TextStyle;
 use crate::table::{Align, Table};
 use crate::text_page::TextPage;
@@ -81,8 +81,4 @@ fn nodes(nodes: &[NearNode]) -> String {
             format!("Near nodes {}.", each.collect::<Vec<String>>().join(", "))
         }
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }

@@ -22,6 +22,11 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {plural}")
 }
 
+/// Formats a share in full percent: `12 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
 /// Trims texts and joins those that are not empty.
 pub(crate) fn joined<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, between: &str) -> String {
     let texts: Vec<S> = texts.into_iter().collect();

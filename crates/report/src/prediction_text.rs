@@ -1,7 +1,7 @@
 //! Formats a prediction as text: the predictors, the share of each node, and the basis.
 
 use crate::number_format::NumberFormat;
-use crate::phrases::{self, count};
+use crate::phrases::{self, count, percent};
 use crate::record_header;
 use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
@@ -199,10 +199,6 @@ fn write_suggested(page: &mut TextPage, suggested: &SuggestedMix) {
             suggested.deviation_after * 100.0
         ),
     );
-}
-
-fn percent(probability: f64) -> String {
-    format!("{:.0} %", probability * 100.0)
 }
 
 /// Describes how a model shares a device.

@@ -1,6 +1,6 @@
 //! Plans of guests as text.
 
-use crate::phrases;
+use crate::phrases::{self, percent};
 use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
@@ -107,10 +107,6 @@ fn demands(plan: &GuestPlan, unit: BandwidthUnit) -> Table {
         }
     }
     table
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }
 
 fn comparison(plan: &GuestPlan, unit: BandwidthUnit) -> Table {

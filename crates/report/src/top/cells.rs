@@ -1,6 +1,6 @@
 //! Cells of the tables of a snapshot: clean texts, without units in titles.
 
-use crate::phrases::{joined, short};
+use crate::phrases::{joined, percent, short};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::Pressure;
@@ -35,10 +35,6 @@ pub fn format_rate(bytes_per_s: f64, unit: BandwidthUnit) -> String {
 
 fn rate(bytes_per_s: Option<f64>, unit: BandwidthUnit) -> String {
     bytes_per_s.map_or_else(|| UNKNOWN.to_owned(), |rate| format_rate(rate, unit))
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }
 
 /// Formats the shares of nodes: `4`, or `4:60% 7:40%`, or `4:50% 7:20%…`.

@@ -1,7 +1,7 @@
 //! The explanation of a program: its place, its devices, and why it is remote.
 
 use super::cells::format_rate;
-use crate::phrases::{count, joined, short};
+use crate::phrases::{count, joined, percent, short};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{format_size, BandwidthUnit};
@@ -88,7 +88,6 @@ fn remote(program: &TopProgram) -> String {
     let Some(remote) = program.remote else {
         return "Remote: unknown, because threads or memory were not inspected".to_owned();
     };
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
     match (remote.from, &program.nearness) {
         (RemoteFrom::Devices, Some(Nearness { near, threads, memory })) => {
             let part = |what: &str, share: &Option<f64>| {
