@@ -1,7 +1,7 @@
 //! Pages of other processes, moved to other nodes.
 
 use crate::interrupt::interrupted;
-use crate::memory::page_bytes;
+use crate::memory::{page_bytes, page_states};
 use crate::Root;
 use numaio_machine::control::{ControlError, PageMove, PageMoveReport, PageRefusal, PageRun};
 use numaio_machine::ids::NodeId;
@@ -53,7 +53,7 @@ pub fn page_runs(pid: u32, ranges: &[Range<u64>]) -> Result<Vec<PageRun>, Contro
         while next < range.end {
             let end = next.saturating_add(CHUNK as u64 * page).min(range.end);
             let addresses: Vec<u64> = (next..end).step_by(page as usize).collect();
-            let states = query(pid, &addresses).map_err(|error| refused(&what(), &error))?;
+            let states = page_states(pid, &addresses).map_err(|error| refused(&what(), &error))?;
             for (address, state) in addresses.iter().zip(states) {
                 if let Ok(node) = u32::try_from(state) {
                     push(&mut runs, PageRun { start: *address, bytes: page, node: NodeId(node) });
@@ -145,7 +145,7 @@ fn move_chunk(
 ) -> io::Result<()> {
     let page = page_bytes() as u64;
     let ended = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
-    let before = match query(pid, addresses) {
+    let before = match page_states(pid, addresses) {
         Err(error) if ended(&error) => {
             report.process_ended = true;
             return Ok(());
@@ -168,7 +168,7 @@ fn move_chunk(
         }
         attempt => attempt?,
     };
-    let after = query(pid, &pages).unwrap_or_else(|_| vec![UNKNOWN; pages.len()]);
+    let after = page_states(pid, &pages).unwrap_or_else(|_| vec![UNKNOWN; pages.len()]);
     for (index, (address, from)) in elsewhere.into_iter().enumerate() {
         if after.get(index).is_some_and(|state| u32::try_from(*state) == Ok(node.0)) {
             report.moved_bytes += page;
@@ -262,29 +262,6 @@ fn refusal(state: i32, no_memory: bool) -> PageRefusal {
         None | Some(..=0) => PageRefusal::Busy,
         _ => PageRefusal::Other,
     }
-}
-
-/// Returns the node of each page of a process, or a negative errno.
-fn query(pid: u32, addresses: &[u64]) -> io::Result<Vec<i32>> {
-    let mut states = vec![UNKNOWN; addresses.len()];
-    let nodes = std::ptr::null::<i32>();
-    // SAFETY: both arrays have `addresses.len()` elements and live through the call. Without target
-    // nodes the kernel only writes the states; it checks the addresses itself.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_move_pages,
-            pid,
-            addresses.len(),
-            addresses.as_ptr(),
-            nodes,
-            states.as_mut_ptr(),
-            0,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(states)
 }
 
 #[cfg(test)]

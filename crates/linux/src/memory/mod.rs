@@ -12,4 +12,4 @@ pub use page::page_bytes;
 
 pub(crate) use buffer::write_offset_lines;
 pub(crate) use policy::Policy;
-pub(crate) use residency::{huge_bytes, locate_pages, merge, PageLocations};
+pub(crate) use residency::{huge_bytes, locate_pages, merge, page_states, PageLocations};

@@ -28,8 +28,8 @@ pub struct PageLocations {
 /// return this error too: they count as unchecked, like pages with any other error.
 pub fn locate_pages(buffer: &Buffer) -> PageLocations {
     let (range, page) = buffer.pages();
-    let addresses = sampled_pages(range, page);
-    let Ok(states) = page_states(&addresses) else { return PageLocations::default() };
+    let addresses: Vec<u64> = sampled_pages(range, page).into_iter().map(|start| start as u64).collect();
+    let Ok(states) = page_states(OWN_PROCESS, &addresses) else { return PageLocations::default() };
     classify_pages(&states, buffer.node(), buffer.is_huge())
 }
 
@@ -71,16 +71,22 @@ fn sampled_pages(range: Range<usize>, page: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the node of each page, or a negative errno.
-fn page_states(addresses: &[usize]) -> io::Result<Vec<i32>> {
-    let mut states = vec![0i32; addresses.len()];
+/// Stands for the calling process.
+const OWN_PROCESS: u32 = 0;
+
+/// Returns the node of each page of a process, or a negative errno.
+///
+/// # Errors
+/// The kernel's error: the process ended, permission is missing, or a sandbox forbids the query.
+pub fn page_states(pid: u32, addresses: &[u64]) -> io::Result<Vec<i32>> {
+    let mut states = vec![-libc::ENOENT; addresses.len()];
     let nodes = std::ptr::null::<i32>();
     // SAFETY: both arrays have `addresses.len()` elements and live through the call. Without target
     // nodes the kernel only writes the states; it checks the addresses itself.
     let result = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
-            0,
+            pid,
             addresses.len(),
             addresses.as_ptr(),
             nodes,
