@@ -71,13 +71,9 @@ pub fn planned_receipt(kernel: &Kernel, machine: &str, applied: Vec<AppliedChang
 }
 
 /// Applies changes, with their receipt on disk before the first.
-pub fn apply(kernel: &Kernel, receipt: Receipt, path: &PathBuf) -> Result<Receipt, ApplyError> {
+pub fn apply(kernel: &Kernel, receipt: Receipt, path: &Path) -> Result<Receipt, ApplyError> {
     let applied = numaio_place::apply(kernel, receipt, &mut |receipt| save(path, receipt));
-    if matches!(applied, Err(ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_))) {
-        // All changes were undone.
-        let _ = fs::remove_file(path);
-    }
-    applied
+    applied.inspect_err(|error| remove_if_undone(path, error))
 }
 
 /// Converts an error of [`apply`]; `permission_hint` is the hint if permission was denied.
@@ -179,11 +175,7 @@ pub fn relocate_numbered(
 ) -> Result<(String, Receipt, RelocationReport), ApplyError> {
     let (id, path) = save_numbered(&receipt, prefix)?;
     let moved = numaio_place::relocate(kernel, receipt, &mut |receipt| save(&path, receipt));
-    if matches!(moved, Err(ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_))) {
-        // All changes were undone.
-        let _ = fs::remove_file(&path);
-    }
-    moved.map(|(receipt, report)| (id, receipt, report))
+    moved.inspect_err(|error| remove_if_undone(&path, error)).map(|(receipt, report)| (id, receipt, report))
 }
 
 /// Applies more changes and adds them to a receipt, which is saved before the first.
@@ -202,6 +194,13 @@ pub fn extend_numbered(
     // Threads may have ended meanwhile.
     numaio_place::relocate(kernel, added, &mut |_| Ok(()))?;
     Ok(extended)
+}
+
+/// Removes a receipt whose changes were all undone after an error.
+fn remove_if_undone(path: &Path, error: &ApplyError) {
+    if matches!(error, ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_)) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 fn save(path: &Path, receipt: &Receipt) -> Result<(), String> {
