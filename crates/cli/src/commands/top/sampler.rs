@@ -59,7 +59,6 @@ pub struct Sampler {
     machine: Machine,
     topology: Arc<Topology>,
     models: Vec<Model>,
-    node_of_cpu: BTreeMap<CpuId, NodeId>,
     started: Instant,
     watch: ProgramWatch,
     inspections: BTreeMap<u32, StoredInspection>,
@@ -72,13 +71,11 @@ impl Sampler {
     pub fn new(common: &Common, machine: Machine) -> Result<Self, Failure> {
         let topology = discover_quick(&machine);
         let models = placement::models(common, &machine, &topology, None)?;
-        let node_of_cpu = topology.cpus.iter().filter_map(|cpu| Some((cpu.id, cpu.node?))).collect();
         let options = WatchOptions { reads_memory: false, ..WatchOptions::default() };
         Ok(Self {
             machine,
             topology: Arc::new(topology),
             models,
-            node_of_cpu,
             started: Instant::now(),
             watch: ProgramWatch::new(options),
             inspections: BTreeMap::new(),
@@ -106,8 +103,8 @@ impl Sampler {
     pub fn sample(&mut self, focus: &[u32]) -> TopSnapshot {
         let at = self.started.elapsed();
         let pids = process::pids(&self.machine);
-        let nodes = self.node_of_cpu.clone();
-        let node_of = move |cpu: CpuId| nodes.get(&cpu).copied();
+        let topology = self.topology.clone();
+        let node_of = |cpu: CpuId| topology.cpu(cpu)?.node;
         let mut observed = self.watch.observe(&self.machine, &pids, at, &node_of);
         self.inspect(&mut observed, focus, at);
         let mut unknown = Vec::new();
