@@ -12,8 +12,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
-    AccessBasis, DeviceCost, LatencyRecord, MemoryCost, PairShare, ProgramTraffic, Slowdown, StreamRecord,
-    UnknownPart, UsedDevice,
+    AccessBasis, DeviceCost, DeviceUse, LatencyRecord, MemoryCost, PairShare, ProgramTraffic, Slowdown,
+    StreamRecord, UnknownPart,
 };
 use std::collections::BTreeMap;
 
@@ -226,7 +226,7 @@ fn note_unknown_memory(
 fn device_costs(
     evidence: &CostEvidence,
     traffic: &ProgramTraffic,
-    device: &UsedDevice,
+    device: &DeviceUse,
 ) -> Result<Vec<DeviceCost>, UnknownPart> {
     let name = &device.device;
     let target = device.node.ok_or_else(|| UnknownPart {
@@ -386,7 +386,12 @@ mod tests {
         let machine = MachineEvidence { topology: &topology, models: &[], io: &[], interrupts: &[] };
         let evidence = CostEvidence { machine, stream: None, latency: None };
         let mut program = traffic(&[(0, 1.0)], &[(1, 1e9)]);
-        program.devices.push(UsedDevice { device: "sda".into(), node: None, share: 1.0 });
+        program.devices.push(DeviceUse {
+            device: "sda".into(),
+            node: None,
+            share: 1.0,
+            reached_via: String::new(),
+        });
         let cost = placement_cost(&evidence, &program);
         assert_eq!((cost.memory, cost.best, cost.slowdown), (None, None, None));
         let listed: Vec<&str> = cost.unknown.iter().map(|part| part.remedy.as_str()).collect();

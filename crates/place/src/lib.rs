@@ -13,5 +13,5 @@ mod verify;
 pub use changes::{apply, undo, without_reassigned, without_unmovable, ApplyError, ReassignedIrq};
 pub use guests::{check_guest, guest_changes, GuestChangeError, GuestChanges, GuestCheck};
 pub use relocation::{relocate, relocation_changes, RelocatedProcess, RelocationReport};
-pub use status::status;
+pub use status::{status, used_devices};
 pub use verify::PlacementWatch;

@@ -25,7 +25,7 @@ pub fn status(
     }
     let allowed = process.threads.iter().filter_map(|thread| thread.allowed.as_ref());
     let allowed = allowed.fold(CpuSet::new(), |all, cpus| all.union(cpus));
-    let devices = uses(topology, open);
+    let devices = used_devices(topology, open);
     let bytes_on = process.pages.as_ref().map(|pages| pages.anonymous.clone());
     let device_nodes: NodeSet = devices.iter().filter_map(|device| device.node).collect();
     let near = device_nodes.iter().fold(device_nodes.clone(), |near, node| near.union(&best(node)));
@@ -45,7 +45,8 @@ pub fn status(
     }
 }
 
-fn uses(topology: &Topology, open: &Resolved) -> Vec<DeviceUse> {
+/// Returns the devices behind the open files of a process.
+pub fn used_devices(topology: &Topology, open: &Resolved) -> Vec<DeviceUse> {
     let device = |index: usize| topology.devices.get(index);
     open.devices
         .iter()

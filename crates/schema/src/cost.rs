@@ -1,7 +1,7 @@
 //! What the remoteness of its memory and devices costs a running program.
 
 use crate::schemas::COST_SCHEMA;
-use crate::{read::read, DocumentError};
+use crate::{read::read, DeviceUse, DocumentError};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
@@ -58,19 +58,7 @@ pub struct ProgramTraffic {
     /// counters.
     pub stalled: Option<f64>,
     /// Devices behind its open files and connections.
-    pub devices: Vec<UsedDevice>,
-}
-
-/// A device that a program uses.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-pub struct UsedDevice {
-    /// Its name.
-    pub device: String,
-    /// Its node; `None` if unknown.
-    pub node: Option<NodeId>,
-    /// Share of the open files and connections that lead to it.
-    pub share: f64,
+    pub devices: Vec<DeviceUse>,
 }
 
 /// A run time relative to that with the best placement: 1 means none.

@@ -57,7 +57,6 @@ pub use baseline::{BaselineComparison, ClassChange, ComparedDocuments, FigureCha
 pub use capacity::{CapacityState, LentCapacity, QueuedTransfer};
 pub use cost::{
     AccessBasis, DeviceCost, MemoryCost, PairShare, ProgramCost, ProgramTraffic, Slowdown, UnknownPart,
-    UsedDevice,
 };
 pub use counters::{
     CountedSubject, CounterCell, CounterMethod, CounterRecord, CounterValue, FactorBasis, SchedulingFactor,

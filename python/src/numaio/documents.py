@@ -5099,7 +5099,7 @@ class ProgramTraffic:
     """Bytes of memory by node, without mapped files; the mean of the observations. Empty if the
     kernel denies access.
     """
-    devices: List[UsedDevice]
+    devices: List[DeviceUse]
     """Devices behind its open files and connections."""
     local_loads: Optional[float] = None
     """Share of loads from memory that memory of the CPU's node served, by hardware counters."""
@@ -5523,7 +5523,7 @@ class SharingV1Time:
 
 @dataclasses.dataclass
 class Slowdown:
-    """A run time relative to that with the best placement: 1 is no slowdown."""
+    """A run time relative to that with the best placement: 1 means none."""
 
     low: float
     """Lower bound."""
@@ -6595,18 +6595,6 @@ class UnreadableProcess:
     """The process ID."""
     why: str
     """The reason."""
-
-
-@dataclasses.dataclass
-class UsedDevice:
-    """A device that a program uses."""
-
-    device: str
-    """Its name."""
-    share: float
-    """Share of the open files and connections that lead to it."""
-    node: Optional[NodeId] = None
-    """Its node; ``None`` if unknown."""
 
 
 @dataclasses.dataclass

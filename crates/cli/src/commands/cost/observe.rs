@@ -7,10 +7,10 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext};
 use numaio_machine::probe::{CountedOutcome, Outcome, ProbeError, ProbeExt, ToolExit, ToolOutput};
 use numaio_machine::process::process_trees;
-use numaio_machine::programs::{rates, read_counters, read_details, read_memory, ProgramSample};
+use numaio_machine::programs::{ObservedProgram, ProgramWatch, WatchOptions};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{CountedTarget, CountedWorkload};
-use numaio_schema::{ProgramTraffic, UsedDevice};
+use numaio_schema::{DeviceUse, ProgramTraffic};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,8 +18,10 @@ use std::time::{Duration, Instant};
 
 /// Time between samples of threads.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
-/// Number of samples between two readings of memory and devices, which take the kernel longer.
-const MEMORY_EVERY: u32 = 10;
+/// Time between readings of memory, which take the kernel longer.
+const MEMORY_EVERY: Duration = Duration::from_secs(1);
+/// Number of samples between two examinations of open files.
+const DEVICES_EVERY: u32 = 10;
 /// Maximum number of processes to observe.
 const MOST_PROCESSES: usize = 1000;
 
@@ -127,31 +129,33 @@ struct Observation<'a> {
     /// The root of the observed processes; this process itself is not observed.
     root: u32,
     began: Instant,
-    last: BTreeMap<u32, (Instant, ProgramSample)>,
+    watch: ProgramWatch,
     samples: u32,
     /// CPU time in seconds by node.
     cpu_seconds: BTreeMap<NodeId, f64>,
     /// Bytes from and to storage; `None` if denied.
     storage: Option<(f64, f64)>,
-    /// Sum of the readings of memory, and their number.
+    /// Sum of the memory of all samples, and the number of samples with memory.
     bytes: BTreeMap<NodeId, f64>,
-    memory_readings: u32,
-    devices: BTreeMap<String, (Option<NodeId>, f64)>,
+    memory_samples: u32,
+    devices: BTreeMap<String, DeviceUse>,
 }
 
 impl<'a> Observation<'a> {
     fn new(machine: &'a Machine, topology: &'a Topology, root: u32) -> Self {
+        let options =
+            WatchOptions { all_active: true, memory_every: MEMORY_EVERY, ..WatchOptions::default() };
         Self {
             machine,
             topology,
             root,
             began: Instant::now(),
-            last: BTreeMap::new(),
+            watch: ProgramWatch::new(options),
             samples: 0,
             cpu_seconds: BTreeMap::new(),
             storage: None,
             bytes: BTreeMap::new(),
-            memory_readings: 0,
+            memory_samples: 0,
             devices: BTreeMap::new(),
         }
     }
@@ -160,54 +164,45 @@ impl<'a> Observation<'a> {
         let own = std::process::id();
         let tree = process_trees(self.machine, &[self.root]).pop().unwrap_or_default();
         let pids: Vec<u32> = tree.into_iter().filter(|pid| *pid != own).take(MOST_PROCESSES).collect();
-        for pid in &pids {
-            let now = Instant::now();
-            let Ok(mut sample) = read_counters(self.machine, *pid) else { continue };
-            sample.details = read_details(self.machine, *pid).ok();
-            if let Some((before, earlier)) = self.last.insert(*pid, (now, sample.clone())) {
-                self.add(&earlier, &sample, now - before);
-            }
-        }
-        if self.samples.is_multiple_of(MEMORY_EVERY) && !pids.is_empty() {
-            self.read_memory(&pids);
+        let topology = self.topology;
+        let node_of = |cpu: CpuId| -> Option<NodeId> { topology.cpu(cpu)?.node };
+        let programs = self.watch.observe(self.machine, &pids, self.began.elapsed(), &node_of);
+        self.memory_samples += u32::from(programs.iter().any(|program| program.sample.memory.is_some()));
+        programs.iter().for_each(|program| self.add(program));
+        if self.samples.is_multiple_of(DEVICES_EVERY) {
             self.read_devices(&pids);
         }
         self.samples += u32::from(!pids.is_empty());
     }
 
-    fn add(&mut self, before: &ProgramSample, after: &ProgramSample, elapsed: Duration) {
-        let node_of = |cpu: CpuId| self.topology.cpu(cpu).and_then(|cpu| cpu.node);
-        let Some(found) = rates(before, after, elapsed, &node_of) else { return };
-        for (node, cpus) in found.cpus_on {
-            *self.cpu_seconds.entry(node).or_default() += cpus * found.seconds;
+    fn add(&mut self, program: &ObservedProgram) {
+        if let Some(rates) = &program.rates {
+            for (node, cpus) in &rates.cpus_on {
+                *self.cpu_seconds.entry(*node).or_default() += cpus * rates.seconds;
+            }
+            if let Some(io) = rates.io {
+                let (read, write) = self.storage.get_or_insert((0.0, 0.0));
+                *read += io.storage_read * rates.seconds;
+                *write += io.storage_write * rates.seconds;
+            }
         }
-        if let Some(io) = found.io {
-            let (read, write) = self.storage.get_or_insert((0.0, 0.0));
-            *read += io.storage_read * found.seconds;
-            *write += io.storage_write * found.seconds;
-        }
-    }
-
-    fn read_memory(&mut self, pids: &[u32]) {
-        let mut was_read = false;
-        for memory in pids.iter().filter_map(|pid| read_memory(self.machine, *pid)) {
-            for (node, bytes) in
-                memory.private.iter().chain(&memory.bound).chain(&memory.shared).chain(&memory.huge)
-            {
-                was_read = true;
+        if let Some(memory) = &program.sample.memory {
+            let kinds = [&memory.private, &memory.bound, &memory.shared, &memory.huge];
+            for (node, bytes) in kinds.into_iter().flatten() {
                 *self.bytes.entry(*node).or_default() += *bytes as f64;
             }
         }
-        self.memory_readings += u32::from(was_read);
     }
 
     fn read_devices(&mut self, pids: &[u32]) {
         let context = ResolveContext { root: self.machine, locate: self.machine, topology: self.topology };
         for pid in pids {
-            for device in resolve_process(context, *pid, &OwnConnections::default()).devices {
-                let known = self.topology.devices.get(device.index);
-                let node = device.nodes.first().or_else(|| known?.locality.node);
-                self.devices.entry(device.name).or_insert((node, 0.0)).1 += device.share;
+            let open = resolve_process(context, *pid, &OwnConnections::default());
+            for device in numaio_place::used_devices(self.topology, &open) {
+                match self.devices.get_mut(&device.device) {
+                    Some(known) => known.share += device.share,
+                    None => drop(self.devices.insert(device.device.clone(), device)),
+                }
             }
         }
     }
@@ -218,28 +213,25 @@ impl<'a> Observation<'a> {
             return Err(Failure::new("the program ended before it could be observed"));
         }
         let seconds = self.began.elapsed().as_secs_f64();
-        let readings = f64::from(self.memory_readings.max(1));
+        let memory_samples = f64::from(self.memory_samples.max(1));
         let count = |counter| value(&counted.counts, counter);
         let loads = count(Counter::LocalDramLoads).zip(count(Counter::RemoteDramLoads));
         let node_loads = count(Counter::NodeLoads).zip(count(Counter::NodeLoadMisses));
         let local = loads.map(|(local, remote)| (local, local + remote));
         let local = local.or(node_loads.map(|(all, remote)| (all - remote, all)));
         let share = |(part, all): (f64, f64)| (all > 0.0).then(|| (part / all).clamp(0.0, 1.0));
-        let used: f64 = self.devices.values().map(|(_, share)| share).sum();
-        let devices = self.devices.into_iter().map(|(device, (node, share))| UsedDevice {
-            device,
-            node,
-            share: share / used,
-        });
+        let mut devices: Vec<DeviceUse> = self.devices.into_values().collect();
+        let used: f64 = devices.iter().map(|device| device.share).sum();
+        devices.iter_mut().for_each(|device| device.share /= used);
         Ok(ProgramTraffic {
             seconds,
             cpus_on: self.cpu_seconds.into_iter().map(|(node, used)| (node, used / seconds)).collect(),
-            bytes_on: self.bytes.into_iter().map(|(node, bytes)| (node, bytes / readings)).collect(),
+            bytes_on: self.bytes.into_iter().map(|(node, bytes)| (node, bytes / memory_samples)).collect(),
             storage_read: self.storage.map(|(read, _)| read / seconds),
             storage_write: self.storage.map(|(_, write)| write / seconds),
             local_loads: local.and_then(share),
             stalled: count(Counter::StallCycles).zip(count(Counter::Cycles)).and_then(share),
-            devices: devices.collect(),
+            devices,
         })
     }
 }
