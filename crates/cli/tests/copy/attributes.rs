@@ -76,8 +76,7 @@ fn chmod_applies_at_the_source_of_any_host() {
     let home = Home::new();
     source(&home);
     let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"umask 077; $*\"\n";
-    let ssh = home.file("ssh", script);
-    fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).expect("a mode");
+    let ssh = home.script("ssh", script);
     // The umask of the user counts, not that of the other host.
     let args = ["copy", "-a", "--chmod", "a=r,+w,D+x", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")];
     for ends in [["host:src/", "from"], ["src/", "host:to"]] {

@@ -3,7 +3,6 @@
 use crate::support::{CommandOutput, Home, Limited};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 /// Compressible text, as programs write it.
 fn text(bytes: usize) -> Vec<u8> {
@@ -34,8 +33,7 @@ fn home(files: &[(&str, Vec<u8>)], through: &str) -> Home {
         "#!/bin/sh\nif [ \"$1\" = -G ]; then echo hostname 127.0.0.1; exit; fi\n\
          while [ \"$1\" != -- ]; do shift; done\nshift 2\n{through}\n"
     );
-    let path = home.file("ssh", &script);
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    home.script("ssh", &script);
     home
 }
 

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,8 +46,7 @@ fn ssh(home: &Home, body: &str) -> String {
         "#!/bin/sh\nif [ \"$1\" = -G ]; then echo hostname 127.0.0.1; exit; fi\n\
          while [ \"$1\" != -- ]; do shift; done\nshift 2\necho call >>calls\n{body}\n"
     );
-    let path = home.file("ssh", &script);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let path = home.script("ssh", &script);
     path
 }
 

@@ -21,8 +21,7 @@ const ENDPOINTS: [(&str, &str); 4] = [("", ""), ("", "host:"), ("host:", ""), ("
 
 fn home() -> Home {
     let home = Home::new();
-    let ssh = home.file("ssh", SSH);
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    home.script("ssh", SSH);
     home
 }
 

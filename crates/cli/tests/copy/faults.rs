@@ -294,8 +294,7 @@ fn ssh(home: &Home, address: &str, run: &str) {
         "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname {address}; exit; }}\n\
          while [ \"$1\" != -- ]; do shift; done\nshift 2\necho $$ >far.pid\n{run}\n"
     );
-    let path = home.file("ssh", &script);
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    home.script("ssh", &script);
 }
 
 fn remote_copy(home: &Home, args: &[&str]) -> Command {

@@ -6,7 +6,7 @@ use numaio_schema::{Job, JobState, JobTotals};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -34,8 +34,7 @@ impl Hosts {
         for host in ["one", "two"] {
             fs::create_dir_all(home.0.join("hosts").join(host)).expect("a folder");
         }
-        let ssh = home.file("ssh", SSH);
-        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let ssh = home.script("ssh", SSH);
         Self { home, ssh }
     }
 
@@ -62,8 +61,7 @@ impl Hosts {
 
     /// Writes a shell script, and returns its path.
     fn program(&self, name: &str, script: &str) -> String {
-        let path = self.home.file(name, &format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let path = self.home.script(name, &format!("#!/bin/sh\n{script}\n"));
         path
     }
 
@@ -344,8 +342,7 @@ fn reports_why_a_bootstrap_failed() {
     let bin = hosts.home.0.join("bin");
     fs::create_dir_all(&bin).expect("a folder");
     let program = |name: &str, script: &str| {
-        let path = hosts.home.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        hosts.home.script(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
     };
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let copy = |host: &str| {
@@ -372,7 +369,7 @@ fn gives_up_after_retries_without_progress() {
     let src = hosts.home.file("large", "");
     fs::write(&src, content(4)).expect("a file");
     // It is killed as soon as a partial file exists.
-    let doomed = hosts.home.file(
+    let doomed = hosts.home.script(
         "doomed",
         &format!(
             "#!/bin/sh
@@ -381,7 +378,6 @@ exec {NUMAIO} \"$@\"
 "
         ),
     );
-    fs::set_permissions(&doomed, fs::Permissions::from_mode(0o755)).expect("a mode");
     fs::create_dir(hosts.path("one/dst")).expect("a folder");
     let args =
         ["copy", "--remote-numaio", &doomed, "--retry", "3", "--tunnel", "--bwlimit", "1M", &src, "one:dst"];
@@ -400,8 +396,7 @@ fn restarts_a_lost_process_on_either_host() {
         let large = content(12);
         hosts.write("one/src/large", &large);
         let wrapper = format!("#!/bin/sh\necho $$ >>numaio.pids\nexec {NUMAIO} \"$@\"\n");
-        let wrapper = hosts.home.file("noted", &wrapper);
-        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let wrapper = hosts.home.script("noted", &wrapper);
         let args =
             ["copy", "--remote-numaio", &wrapper, "-a", "--json", "--bwlimit", "4M", "one:src/", "two:dst"];
         let mut command = hosts.command(&args);

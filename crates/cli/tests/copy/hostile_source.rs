@@ -26,7 +26,6 @@ use numaio_mover_linux::port::{FilePort, Pool, Setting, StreamPair, WorkerGroup}
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -380,8 +379,7 @@ fn copy_from_tampered_host(home: &Home, changes: &[Change], args: &[&str]) -> Co
         "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nread -r call\n\
          {{ printf '%s\\n' \"$call\" | sed '{changes}'; exec cat; }} | sh -c \"$*\"\n"
     );
-    let ssh = home.file("ssh", &script);
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let ssh = home.script("ssh", &script);
     let args = [&["copy", "--tunnel", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio"))
 }

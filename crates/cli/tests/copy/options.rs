@@ -533,8 +533,7 @@ fn ssh_wrapper(home: &Home, passwd: Option<&str>) -> String {
         "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec {enter}sh -c \"{}$*\"\n",
         mount.unwrap_or_default()
     );
-    let path = home.file("ssh", &script);
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let path = home.script("ssh", &script);
     path
 }
 

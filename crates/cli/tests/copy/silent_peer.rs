@@ -5,7 +5,6 @@ use crate::support::{kill, until, CommandOutput, Home, Limited, HEED_SIGNALS};
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
@@ -18,8 +17,7 @@ fn home(run: &str) -> Home {
         "#!/bin/sh\n[ \"$1\" = -G ] && exit 1\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\n\
          echo $$ >pid && mv pid far.pid\n{run}\n"
     );
-    let ssh = home.file("ssh", &script);
-    fs::set_permissions(ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    home.script("ssh", &script);
     home
 }
 

@@ -4,7 +4,6 @@ use crate::support::{CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -133,8 +132,7 @@ fn files(home: &Home, [port, key_port]: [u16; 2]) {
     );
     let ssh = format!("#!/bin/sh\nexec ssh -F {at}/ssh_config \"$@\"\n");
     for (name, script) in [("session", session), ("ssh", ssh)] {
-        let path = home.file(name, &script);
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+        home.script(name, &script);
     }
     home.file(
         "sshd_config",

@@ -4,7 +4,6 @@ use super::hung_storage::HungVolume;
 use crate::support::limits::read_line;
 use crate::support::{kill, until, with_children, CommandOutput, Home, Limited};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,8 +20,7 @@ fn home(login: &str) -> Home {
          echo $$ >>{}\n{login}\nexec sh -c \"$*\"\n",
         home.path("pids")
     );
-    let ssh = home.file("ssh", &script);
-    fs::set_permissions(ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    home.script("ssh", &script);
     home
 }
 

@@ -11,7 +11,7 @@ use numaio_schema::{FleetHostState, FleetRun, FleetStatus, HostReport};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::{CommandOutput, Home};
+use support::CommandOutput;
 
 /// Returns the only run below a directory.
 fn only_run(base: &Path) -> PathBuf {
@@ -37,12 +37,4 @@ fn states(output: &CommandOutput) -> BTreeMap<String, (FleetHostState, String)> 
     assert_eq!(output.code, Some(if status.is_complete() { 0 } else { 1 }));
     let hosts = status.hosts.into_iter();
     hosts.map(|host| (host.host, (host.state, host.reason.unwrap_or_default()))).collect()
-}
-
-/// Writes an executable script and returns its path.
-fn script(home: &Home, name: &str, text: &str) -> String {
-    use std::os::unix::fs::PermissionsExt;
-    let path = home.file(name, text);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
-    path
 }

@@ -2,7 +2,7 @@
 
 use crate::support::slurm_cluster::Cluster;
 use crate::support::{kill, skipped, until, Home, Limited};
-use crate::{only_run, read_report, read_run, script, states};
+use crate::{only_run, read_report, read_run, states};
 use numaio_schema::FleetHostState::{self, Failed, Lost, Measured, Missing, Queued, Running};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -37,7 +37,7 @@ impl Site {
             self.home.0.display(),
             env!("CARGO_BIN_EXE_numaio")
         );
-        script(&self.home, "slow-numaio", &text)
+        self.home.script("slow-numaio", &text)
     }
 
     fn start(&self, args: &[&str]) -> PathBuf {

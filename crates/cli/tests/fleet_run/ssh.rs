@@ -1,7 +1,7 @@
 //! Runs through ssh. Most use a script in its place.
 
 use crate::support::{kill, until, CommandOutput, Home, Limited, LIMIT};
-use crate::{only_run, read_report, script, states};
+use crate::{only_run, read_report, states};
 use numaio_schema::FleetHostState::{Lost, Measured, Missing, Queued, Running};
 use std::process::{Command, Stdio};
 
@@ -26,7 +26,7 @@ exec sh -c "$*"
 "#;
 
 fn command(home: &Home, args: &[&str]) -> Command {
-    let ssh = script(home, "ssh", SSH);
+    let ssh = home.script("ssh", SSH);
     let mut command = home.numaio(&[&["fleet"], args].concat());
     command.env("NUMAIO_SSH", ssh);
     command

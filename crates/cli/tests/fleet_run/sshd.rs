@@ -1,7 +1,7 @@
 //! Runs through a real sshd on this host.
 
 use crate::support::{kill, skipped, until, CommandOutput, Home, Limited};
-use crate::{only_run, read_report, script};
+use crate::{only_run, read_report};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -69,8 +69,8 @@ impl Server {
 fn configure(home: &Home, port: u16) {
     let at = home.0.display();
     let session = "#!/bin/sh\necho Welcome\nexec /bin/sh -c \"$SSH_ORIGINAL_COMMAND\"\n";
-    script(home, "session", session);
-    script(home, "ssh", &format!("#!/bin/sh\nexec ssh -F {at}/ssh_config \"$@\"\n"));
+    home.script("session", session);
+    home.script("ssh", &format!("#!/bin/sh\nexec ssh -F {at}/ssh_config \"$@\"\n"));
     fs::copy(home.0.join("user-key.pub"), home.0.join("authorized")).expect("a key");
     home.file(
         "sshd_config",
@@ -115,7 +115,7 @@ fn killed_launcher_ends_the_measurement_on_the_host() {
     let home = &server.home;
     let (hosts, pid) = (home.file("hosts", "a\n"), home.path("pid"));
     let text = format!("#!/bin/sh\necho $$ >'{pid}.new'\nmv '{pid}.new' '{pid}'\nexec '{NUMAIO}' \"$@\"\n");
-    let numaio = script(home, "numaio", &text);
+    let numaio = home.script("numaio", &text);
     let args = ["run", "--on", "ssh", "--hosts", &hosts, "--remote-numaio", &numaio];
     let args = [&args[..], &["--", "stream", "--time-limit", "600", "--precision", "0.0001%"]].concat();
     let mut command = server.command(&args);

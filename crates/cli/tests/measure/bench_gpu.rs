@@ -5,7 +5,6 @@ use crate::support::{CommandOutput, Home, Limited};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoCell, IoEngine, IoRecord};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 /// Builds the driver in a home. Returns false, and reports why, if that is not possible.
@@ -35,8 +34,7 @@ fn bench(home: &Home, args: &[&str]) -> CommandOutput {
 }
 
 fn write_script(home: &Home, name: &str, lines: &str) {
-    home.file(name, &format!("#!/bin/sh\n{lines}\n"));
-    std::fs::set_permissions(home.path(name), std::fs::Permissions::from_mode(0o755)).expect("a program");
+    home.script(name, &format!("#!/bin/sh\n{lines}\n"));
 }
 
 fn median(record: &IoRecord, is: impl Fn(&IoCell) -> bool) -> f64 {

@@ -304,8 +304,7 @@ fn removes_terminal_escapes_from_peer_messages() {
         [r#"{"Refused":"\u001b[31mred"}"#, r#"{"Ready":{"one_file":true,"door":{"Err":"\u001b[31mred"}}}"#]
     {
         let ssh =
-            home.file("ssh", &format!("#!/bin/sh\n[ \"$1\" = -G ] && exit\nprintf '%s\\n' '{answer}'\n"));
-        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+            home.script("ssh", &format!("#!/bin/sh\n[ \"$1\" = -G ] && exit\nprintf '%s\\n' '{answer}'\n"));
         let mut command = home.numaio(&["copy", "-v", "--retry", "0", "f", "h:g"]);
         let output = CommandOutput::of(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
         assert!(output.err.contains("[31mred") && !output.err.contains('\u{1b}'), "{}", output.err);
@@ -314,8 +313,7 @@ fn removes_terminal_escapes_from_peer_messages() {
 
 /// Captures the request that numaio copy sends over ssh.
 fn capture_request(user: &User, args: &[&str]) -> String {
-    let ssh = user.home.file("ssh", "#!/bin/sh\n[ \"$1\" = -G ] && exit\nhead -n 1 >request\n");
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
+    let ssh = user.home.script("ssh", "#!/bin/sh\n[ \"$1\" = -G ] && exit\nhead -n 1 >request\n");
     let mut command = user.home.numaio(&[&["copy", "--tunnel"], args].concat());
     drop(command.env("NUMAIO_SSH", ssh).limited_output().expect("numaio"));
     fs::read_to_string(user.home.0.join("request")).expect("a request")

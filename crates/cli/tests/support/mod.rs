@@ -64,10 +64,17 @@ impl Home {
         Self(path)
     }
 
-    /// Writes a file and returns its path. A script that still runs is replaced, not overwritten.
+    /// Writes a file and returns its path.
     pub fn file(&self, name: &str, content: &str) -> String {
-        let _ = fs::remove_file(self.0.join(name));
         fs::write(self.0.join(name), content).expect("a file");
+        self.path(name)
+    }
+
+    /// Writes an executable script and returns its path. One that other processes run is replaced at once.
+    pub fn script(&self, name: &str, content: &str) -> String {
+        let new = self.file(&format!("{name}.new"), content);
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("a mode");
+        fs::rename(new, self.0.join(name)).expect("a script");
         self.path(name)
     }
 
@@ -121,9 +128,7 @@ impl Home {
     /// Writes a program in place of ssh that runs commands on this machine, and returns its path.
     pub fn local_ssh(&self) -> String {
         let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
-        let ssh = self.file("ssh", script);
-        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("a mode");
-        ssh
+        self.script("ssh", script)
     }
 
     /// Runs `numaio copy`; every host name leads to this machine.
