@@ -9,8 +9,7 @@ use std::time::{Duration, SystemTime};
 /// Writes an ssh that runs the command here, and returns its path.
 fn local_ssh(home: &Home) -> String {
     let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
-    let ssh = home.script("ssh", script);
-    ssh
+    home.script("ssh", script)
 }
 
 /// Sets the time of modification of a file or directory, in seconds before a fixed time. rsync

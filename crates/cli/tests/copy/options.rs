@@ -533,8 +533,7 @@ fn ssh_wrapper(home: &Home, passwd: Option<&str>) -> String {
         "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec {enter}sh -c \"{}$*\"\n",
         mount.unwrap_or_default()
     );
-    let path = home.script("ssh", &script);
-    path
+    home.script("ssh", &script)
 }
 
 /// Writes an ssh wrapper whose peer has another ID for user `daemon`; None if that is impossible.

@@ -70,7 +70,8 @@ impl Home {
         self.path(name)
     }
 
-    /// Writes an executable script and returns its path. One that other processes run is replaced at once.
+    /// Writes an executable script and returns its path. One that other processes run is
+    /// replaced at once.
     pub fn script(&self, name: &str, content: &str) -> String {
         let new = self.file(&format!("{name}.new"), content);
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("a mode");
