@@ -15,3 +15,4 @@ mod predict;
 mod rdma;
 mod support;
 mod sweep;
+mod vm;

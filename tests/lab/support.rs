@@ -50,6 +50,19 @@ impl Lab {
         }
     }
 
+    /// Builds a C program of `tests/lab/programs` for the emulated machine; reports the test as
+    /// skipped and returns false without a compiler for static programs.
+    pub fn build(&self, test: &str, source: &str, program: &Path) -> bool {
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-static", "-pthread", "-fno-tree-loop-distribute-patterns", "-o"]);
+        cc.arg(program).arg(self.root.join("tests/lab/programs").join(source));
+        let is_built = cc.output().is_ok_and(|output| output.status.success());
+        if !is_built {
+            skip(test, "cc cannot build static programs");
+        }
+        is_built
+    }
+
     /// Runs a command on a machine, and copies what it writes below /out to the folder.
     pub fn run(&self, machine: &str, folder: &Path, command: &[&str]) -> Output {
         self.run_with_modules(&[], machine, folder, command)

@@ -1,20 +1,9 @@
 //! A sweep of a STREAM program on an emulated machine.
 
-use crate::support::{skip, with_retries, Folder};
+use crate::support::{with_retries, Folder};
 use numaio_model::{sweep_classes, ClassOptions};
 use numaio_schema::{ClassRule, SweepClasses, SweepRecord};
 use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-/// Builds a program that runs on the emulated machine; `None` without a C compiler for static
-/// programs.
-fn build(source: &Path, program: &Path) -> Option<()> {
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-static", "-fno-tree-loop-distribute-patterns", "-o"]).arg(program).arg(source);
-    let output = cc.output().ok()?;
-    output.status.success().then_some(())
-}
 
 /// Returns the pairs of CPU node and memory node of each class, best first, each once.
 fn pairs(record: &SweepRecord, classes: &SweepClasses) -> Vec<Vec<(u32, u32)>> {
@@ -36,8 +25,7 @@ fn sweep_of_a_stream_program_has_the_rates_and_classes_of_amd_2p() {
     with_retries(test, |lab| {
         let folder = Folder::new("sweep");
         let program = folder.0.join("stream");
-        if build(&lab.root.join("tests/lab/programs/stream.c"), &program).is_none() {
-            skip(test, "cc cannot build static programs");
+        if !lab.build(test, "stream.c", &program) {
             return;
         }
         let add = program.to_string_lossy().into_owned();

@@ -252,6 +252,16 @@ fn is_before_boot(receipt: &Receipt, kernel: &Kernel) -> bool {
     receipt.boot.is_some() && boot.is_some() && receipt.boot != boot
 }
 
+/// Undoes the changes of the receipt with an ID, unless another process has.
+///
+/// # Errors
+/// See [`undo`].
+pub fn undo_by_id(common: &Common, kernel: &Kernel, id: &str) -> Result<(), Failure> {
+    let _lock = lock(common);
+    let all = all(common, kernel)?;
+    all.iter().rfind(|stored| stored.id == id).map_or(Ok(()), |stored| undo(kernel, stored, &all).map(drop))
+}
+
 /// The result of [`undo`].
 pub enum UndoOutcome {
     /// The settings were restored, except for reassigned interrupts.

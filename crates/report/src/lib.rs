@@ -74,8 +74,8 @@ pub use fleet::{
 pub use fleet_run_text::fleet_status_text;
 pub use gpu_text::gpu_text;
 pub use guests::{
-    guest_domain, guest_domain_from, guest_kubevirt, guest_openstack, guest_plan_text, guest_proxmox,
-    guest_qemu, guest_text, guests_text,
+    guest_bench_text, guest_domain, guest_domain_from, guest_kubevirt, guest_openstack, guest_plan_text,
+    guest_proxmox, guest_qemu, guest_text, guests_text,
 };
 pub use html::html;
 pub use hwloc::{hwloc_annotate, hwloc_xml, MeasurementSet};

@@ -16,6 +16,7 @@ mod fleet_check;
 mod fleet_report;
 mod fleet_run;
 mod fleet_summary;
+mod guest_bench;
 mod guest_plan;
 mod guests;
 mod interleave;
@@ -82,6 +83,7 @@ pub use fleet_summary::{
     FactDifference, FactVariant, FleetHostSummary, FleetSummary, GroupClasses, GroupFigure, GroupPairClass,
     GroupPairClasses, GroupSummary, HostFigure,
 };
+pub use guest_bench::{GuestBench, GuestBenchCell, GuestSituation};
 pub use guest_plan::{
     GuestBaseline, GuestBaselineRule, GuestDemand, GuestHostNode, GuestPlacement, GuestPlan, GuestPlanDevice,
     GuestPlanProof, GuestPlanValue, GuestRequest, PinnedVcpu, PlacedCell, PlacedDemand, PlannedFunction,
@@ -124,11 +126,12 @@ pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
     BALANCE_EVENT_SCHEMA, BASELINE_SCHEMA, COMPARISON_SCHEMA, COST_SCHEMA, COUNTERS_SCHEMA,
     DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA,
-    FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA, FLEET_SUMMARY_SCHEMA, GUESTS_SCHEMA, GUEST_PLAN_SCHEMA,
-    HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA,
-    NEAR_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
-    RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TOP_SCHEMA,
-    TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA, VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
+    FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA, FLEET_SUMMARY_SCHEMA, GUESTS_SCHEMA, GUEST_BENCH_SCHEMA,
+    GUEST_PLAN_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
+    LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
+    PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA,
+    SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TOP_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA,
+    VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};

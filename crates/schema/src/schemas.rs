@@ -33,6 +33,9 @@ pub const FLEET_RUN_SCHEMA: &str = "numaio/fleet-run/1";
 /// Schema and version of [`FleetStatus`](crate::FleetStatus).
 pub const FLEET_STATUS_SCHEMA: &str = "numaio/fleet-status/1";
 
+/// Schema and version of [`GuestBench`](crate::GuestBench).
+pub const GUEST_BENCH_SCHEMA: &str = "numaio/guest-bench/1";
+
 /// Schema and version of [`GuestPlan`](crate::GuestPlan).
 pub const GUEST_PLAN_SCHEMA: &str = "numaio/guest-plan/1";
 

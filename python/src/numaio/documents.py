@@ -2276,6 +2276,50 @@ class GuestBaseline:
 
 
 @dataclasses.dataclass
+class GuestBench:
+    """The network bandwidth of a guest in each placement of its virtual CPUs and its memory (Bo,
+    2016, Table 2).
+    """
+
+    schema: str
+    """Kind and version of the document."""
+    numaio: str
+    """Version of numaio that measured."""
+    machine: Identity
+    """The host."""
+    measured_at: int
+    """Time of measurement in seconds since 1970."""
+    guest: str
+    """Name of the guest."""
+    peer: str
+    """The other host, as the guest names it."""
+    device: str
+    """The device of the host that carries the guest's traffic."""
+    local: NodeId
+    """Node of the host with the shortest path to the device."""
+    remote: NodeId
+    """Node of the host with the worst path."""
+    basis: Basis
+    """What these nodes are chosen by."""
+    situations: List[GuestSituation]
+    """One entry for each placement."""
+
+
+@dataclasses.dataclass
+class GuestBenchCell:
+    """The bandwidth of one kind of traffic."""
+
+    direction: Direction
+    """Device write: the guest sends."""
+    message_bytes: int
+    """Bytes of a message."""
+    streams: int
+    """Number of streams."""
+    bytes_per_s: List[float]
+    """Bytes per second in each round."""
+
+
+@dataclasses.dataclass
 class GuestCell:
     """A NUMA node of a guest."""
 
@@ -2481,6 +2525,20 @@ class GuestRequest:
     """Size of reserved huge pages for its memory; ``None`` for ordinary pages."""
     io_threads: int = 0
     """Ids of its I/O threads; libvirt numbers them from 1."""
+
+
+@dataclasses.dataclass
+class GuestSituation:
+    """A placement of a guest, and its bandwidth."""
+
+    vcpus: NodeId
+    """Node of all threads of the guest."""
+    memory: NodeId
+    """Node of its memory."""
+    cells: List[GuestBenchCell]
+    """One cell for each direction, message size and number of streams."""
+    failure: Optional[str] = None
+    """Why it was not measured, or why a round failed."""
 
 
 @dataclasses.dataclass
@@ -7478,6 +7536,7 @@ DOCUMENTS: Dict[str, Type[Any]] = {
     "numaio/fleet-run/1": FleetRun,
     "numaio/fleet-status/1": FleetStatus,
     "numaio/fleet-summary/1": FleetSummary,
+    "numaio/guest-bench/1": GuestBench,
     "numaio/guest-plan/1": GuestPlan,
     "numaio/guests/1": GuestsDocument,
     "numaio/host-report/1": HostReport,

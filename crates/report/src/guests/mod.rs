@@ -1,5 +1,6 @@
 //! Formats guests, plans of guests, and their configurations.
 
+mod bench_text;
 mod configuration_parts;
 mod edit;
 mod expander_buses;
@@ -11,6 +12,7 @@ mod qemu;
 #[cfg(test)]
 mod tests;
 
+pub use bench_text::guest_bench_text;
 pub use libvirt::{guest_domain, guest_domain_from};
 pub use list_text::{guest_text, guests_text};
 pub use other_forms::{guest_kubevirt, guest_openstack, guest_proxmox};

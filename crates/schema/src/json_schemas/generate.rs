@@ -10,6 +10,7 @@ use crate::fleet_check::FleetCheck;
 use crate::fleet_report::HostReport;
 use crate::fleet_run::{FleetRun, FleetStatus};
 use crate::fleet_summary::{FleetHostSummary, FleetSummary};
+use crate::guest_bench::GuestBench;
 use crate::guest_plan::GuestPlan;
 use crate::guests::GuestsDocument;
 use crate::interleave::InterleaveWeights;
@@ -85,6 +86,7 @@ pub fn generate_definitions() -> Value {
         RECEIPT_SCHEMA: Receipt,
         RECORD_SCHEMA: Record,
         COST_SCHEMA: ProgramCost,
+        GUEST_BENCH_SCHEMA: GuestBench,
         GUEST_PLAN_SCHEMA: GuestPlan,
         GUESTS_SCHEMA: GuestsDocument,
         TOP_SCHEMA: TopSnapshot,

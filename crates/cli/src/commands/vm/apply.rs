@@ -9,6 +9,7 @@ use crate::options::Common;
 use crate::output::{self, json};
 use crate::{input, receipts};
 use clap::Args;
+use numaio_linux::Kernel;
 use numaio_machine::guests::{Guest, GuestDevice};
 use numaio_machine::near::Handle;
 use numaio_machine::units::format_size;
@@ -57,9 +58,7 @@ pub fn run(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let host = Host::read(common, &machine)?;
     let guest = observe::select(&machine, &args.guest)?;
-    if guest.has_unnamed_vcpus() {
-        return Err(change_failure(&GuestChangeError::UnnamedThreads { name: guest.name() }));
-    }
+    require_named_vcpus(&guest)?;
     let placement = match &args.plan {
         Some(path) => from_file(&host, path, &guest)?,
         None => planned(&host, &guest, args)?,
@@ -72,13 +71,39 @@ pub fn run(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
     if changes.is_empty() {
         output::remark(common, &format!("guest '{}' is already where it should be", status.name));
     } else {
-        let receipt = receipts::planned_receipt(&kernel, &host.topology.identity.fingerprint, changes);
-        let (id, done) = receipts::apply_numbered(&kernel, receipt, RECEIPT_KIND)
-            .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
-        let count = done.applied.len();
+        let (id, count) = make_changes(&kernel, &host, changes)?;
         output::remark(common, &format!("made {count} changes; numaio undo {id} reverts them"));
     }
     verify(common, &host, &status, &placement, args)
+}
+
+/// Rejects a guest whose vCPU threads cannot be identified.
+pub fn require_named_vcpus(guest: &Guest) -> Result<(), Failure> {
+    match guest.has_unnamed_vcpus() {
+        true => Err(change_failure(&GuestChangeError::UnnamedThreads { name: guest.name() })),
+        false => Ok(()),
+    }
+}
+
+/// Makes changes of a guest; returns the ID of the receipt and the number of changes.
+pub fn make_changes(
+    kernel: &Kernel,
+    host: &Host,
+    changes: Vec<AppliedChange>,
+) -> Result<(String, usize), Failure> {
+    let receipt = receipts::planned_receipt(kernel, &host.topology.identity.fingerprint, changes);
+    let (id, done) = receipts::apply_numbered(kernel, receipt, RECEIPT_KIND)
+        .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
+    Ok((id, done.applied.len()))
+}
+
+/// Reads and describes a guest again.
+///
+/// # Errors
+/// It has ended.
+pub fn describe_again(host: &Host, pid: u32, start_time: u64, name: &str) -> Result<GuestStatus, Failure> {
+    let guest = observe::read_again(host.machine, pid, start_time).ok_or_else(|| ended(name))?;
+    describe(host, guest)
 }
 
 fn describe(host: &Host, guest: Guest) -> Result<GuestStatus, Failure> {
@@ -134,7 +159,8 @@ fn from_file(host: &Host, path: &Path, guest: &Guest) -> Result<GuestPlacement, 
     })
 }
 
-fn change_failure(error: &GuestChangeError) -> Failure {
+/// Returns the error of planning changes, with a hint.
+pub fn change_failure(error: &GuestChangeError) -> Failure {
     let failure = Failure::new(error);
     match error {
         GuestChangeError::OtherSize { .. } => failure.hint("plan the guest again"),
@@ -180,9 +206,7 @@ fn verify(
     placement: &GuestPlacement,
     args: &ApplyArgs,
 ) -> Result<ExitCode, Failure> {
-    let guest = observe::read_again(host.machine, before.pid, before.start_time)
-        .ok_or_else(|| ended(&before.name))?;
-    let after = describe(host, guest)?;
+    let after = describe_again(host, before.pid, before.start_time, &before.name)?;
     let check = check_guest(&after, placement);
     output::remark(common, &check_text(&check));
     if args.json {
@@ -195,14 +219,16 @@ fn verify(
 /// Share of memory that must be in place; the rest are pages of the hypervisor itself.
 const IN_PLACE: f64 = 0.95;
 
-fn is_memory_in_place(check: &GuestCheck) -> bool {
+/// Returns whether the memory of a guest is on its nodes.
+pub fn is_memory_in_place(check: &GuestCheck) -> bool {
     match (check.bytes, check.all_bytes) {
         (Some(bytes), Some(all)) => bytes as f64 >= IN_PLACE * all as f64,
         _ => true,
     }
 }
 
-fn check_text(check: &GuestCheck) -> String {
+/// Describes how much of a guest is in place.
+pub fn check_text(check: &GuestCheck) -> String {
     let threads = format!("{} of {} threads are on their CPUs", check.threads, check.all_threads);
     match (check.bytes, check.all_bytes) {
         (Some(bytes), Some(all)) => {

@@ -1,6 +1,8 @@
 //! `numaio vm`: virtual machines of a host: where they run, where they should run, and moving them.
 
 mod apply;
+mod bench;
+mod guest_numaio;
 pub mod observe;
 mod place;
 mod place_args;
@@ -49,6 +51,12 @@ pub enum VmCommand {
     /// host writes into cannot be moved. A receipt is written before the first change, and the
     /// result is verified.
     Apply(apply::ApplyArgs),
+    /// Measure a guest's network with its vCPUs and memory near the device and far from it
+    ///
+    /// Moves the running guest to each combination of the best and the worst node for its vCPUs and
+    /// its memory, runs numaio bench net in the guest by ssh, and moves it back. Each move is
+    /// verified. A killed run is undone by numaio undo.
+    Bench(Box<bench::BenchArgs>),
     /// Plan many guests on the nodes of this host, and compare with simple plans
     Plan(place_args::PlanArgs),
 }
@@ -60,6 +68,7 @@ pub fn run(common: &Common, args: &VmArgs) -> Result<ExitCode, Failure> {
         VmCommand::Show(args) => observe::show(common, args),
         VmCommand::Place(args) => place::run(common, args),
         VmCommand::Apply(args) => apply::run(common, args),
+        VmCommand::Bench(args) => bench::run(common, args),
         VmCommand::Plan(args) => place::plan(common, args),
     }
 }

@@ -74,7 +74,7 @@ pub fn run(
     for node in irqs.nodes {
         let receipt = move_to(common, irqs, *node)?;
         let record = measure(&discover(machine));
-        let returned = receipt.map_or(Ok(()), |id| move_back(common, irqs.kernel, &id));
+        let returned = receipt.map_or(Ok(()), |id| receipts::undo_by_id(common, irqs.kernel, &id));
         let record = record?;
         if is_saved {
             measuring::save(common, Kind::Interrupts, &record.provenance, &record, irqs.topology)?;
@@ -123,15 +123,4 @@ fn move_to(common: &Common, irqs: &IrqNodes, node: NodeId) -> Result<Option<Stri
     let count = done.applied.len();
     output::remark(common, &format!("moved {count} interrupts to node {node} ({id})"));
     Ok(Some(id))
-}
-
-/// Moves the interrupts back to where they were before a receipt.
-fn move_back(common: &Common, kernel: &Kernel, id: &str) -> Result<(), Failure> {
-    let _lock = receipts::lock(common);
-    let all = receipts::all(common, kernel)?;
-    match all.iter().rfind(|stored| stored.id == id) {
-        Some(stored) => receipts::undo(kernel, stored, &all).map(drop),
-        // Another process has undone it.
-        None => Ok(()),
-    }
 }
