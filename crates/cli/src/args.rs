@@ -64,6 +64,7 @@ impl Args {
             Command::Serve(args) => commands::serve::run(common, args),
             Command::Keygen(args) => commands::keygen::run(common, args),
             Command::Peer(_) => commands::peer::run(),
+            Command::Config(args) => commands::config::run(args),
             Command::Record(args) => commands::record::run(common, args),
             Command::Compare(args) => commands::compare::run(common, args),
             Command::Validate(args) => commands::validate::run(common, args),
@@ -160,6 +161,11 @@ pub fn run_only() -> Option<Invocation<RunOnly>> {
     Invocation::try_parse().ok()
 }
 
+/// Returns whether the command line only requests help or the version.
+pub fn requests_help() -> bool {
+    std::env::args_os().any(|word| ["--help", "--version"].iter().any(|option| word == *option))
+}
+
 const AFTER_HELP: &str = "\
 Examples:
   numaio topology                          show this machine
@@ -230,6 +236,7 @@ pub enum Command {
     Balance(commands::balance::BalanceArgs),
     Undo(commands::undo::UndoArgs),
     Vm(commands::vm::VmArgs),
+    Config(commands::config::ConfigArgs),
     Generate(commands::generate::GenerateArgs),
 }
 

@@ -3,6 +3,7 @@
 mod args;
 mod balancing;
 mod commands;
+mod config;
 mod documents;
 mod failure;
 mod input;
@@ -27,6 +28,11 @@ use std::time::Instant;
 pub fn main() -> ExitCode {
     numaio_linux::process::restore_sigchld_default();
     let start = Instant::now();
+    match config::apply() {
+        // Help states what a file may contain.
+        Err(failure) if !args::requests_help() => return output::report_failure(&failure),
+        _ => {}
+    }
     let done = match args::run_only() {
         Some(Invocation { common, command: RunOnly::Run(args) }) => {
             output::set_verbose(&common);

@@ -3,6 +3,7 @@
 pub mod balance;
 pub mod bench;
 pub mod compare;
+pub mod config;
 pub mod copy;
 pub mod cost;
 pub mod counters;

@@ -155,6 +155,26 @@ fn help_lists_commands_and_options() {
 }
 
 #[test]
+fn configuration_files_set_defaults() {
+    let home = Home::new();
+    let show = || home.run(&["config", "show"]).ok();
+    let line = |key: &str| show().lines().find(|line| line.starts_with(key)).expect(key).to_owned();
+    assert!(line("unit").contains("GB/s") && line("unit").ends_with("default"), "{}", show());
+    fs::create_dir_all(home.0.join(".config/numaio")).expect("a folder");
+    home.file(".config/numaio/config.toml", "unit = \"Gbit/s\"\nstreams = 3\n");
+    assert!(line("unit").contains("Gbit/s") && line("unit").ends_with("numaio/config.toml"), "{}", show());
+    let stream = ["stream", "--machine", "amd-2p", "--no-save", "--quiet"];
+    assert!(home.run(&stream).ok().contains("Gbit/s"));
+    assert!(!home.run(&[&stream[..], &["--unit", "GB/s"]].concat()).ok().contains("Gbit/s"));
+    let mut command = home.numaio(&stream);
+    let overridden = CommandOutput::of(command.env("NUMAIO_UNIT", "GB/s").limited_output().expect("numaio"));
+    assert!(!overridden.ok().contains("Gbit/s"));
+    home.file(".config/numaio/config.toml", "unti = \"Gbit/s\"\n");
+    home.run(&stream).failed(1, &["config.toml", "unti: unknown setting", "numaio config --help"]);
+    assert!(home.run(&["config", "--help"]).ok().contains("time-limit"));
+}
+
+#[test]
 fn generates_man_pages_and_completions() {
     let home = Home::new();
     home.run(&["generate", "man", "--dir", &home.path("man")]).ok();
