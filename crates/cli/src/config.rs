@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::options::{integer, seconds, Color};
 use clap::ValueEnum;
+use numaio_linux::ssh_command::check_program;
 use numaio_linux::user_files::config_dir;
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover_linux::port::net::MAX_STREAMS;
@@ -44,7 +45,7 @@ pub const SETTINGS: [Setting; 7] = [
     Setting { key: "time-limit", variable: "NUMAIO_TIME_LIMIT", default: "300", check: time_limit },
     Setting { key: "hash", variable: "NUMAIO_HASH", default: "xxh3", check: hash },
     Setting { key: "streams", variable: "NUMAIO_STREAMS", default: "automatic", check: streams },
-    Setting { key: "ssh", variable: "NUMAIO_SSH", default: "ssh", check: program },
+    Setting { key: "ssh", variable: "NUMAIO_SSH", default: "ssh", check: check_program },
     Setting { key: "broker", variable: "NUMAIO_BROKER", default: "/run/numaio/broker", check: any },
 ];
 
@@ -67,10 +68,6 @@ fn hash(text: &str) -> Result<(), String> {
 
 fn streams(text: &str) -> Result<(), String> {
     integer(1..=MAX_STREAMS as u32 - 1)(text).map(drop)
-}
-
-fn program(text: &str) -> Result<(), String> {
-    (!text.trim().is_empty()).then_some(()).ok_or_else(|| "expected a program".to_owned())
 }
 
 fn any(_: &str) -> Result<(), String> {
@@ -126,8 +123,14 @@ pub fn apply() -> Result<(), Failure> {
         env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
     })?;
     for (setting, (value, origin)) in SETTINGS.iter().zip(&config.values) {
-        if matches!(origin, ValueOrigin::File(_)) {
-            env::set_var(setting.variable, value);
+        match origin {
+            ValueOrigin::File(_) => env::set_var(setting.variable, value),
+            // No option has this variable as its default, which would check it.
+            ValueOrigin::Variable if setting.key == "ssh" && !value.trim().is_empty() => {
+                (setting.check)(value)
+                    .map_err(|reason| Failure::usage(format!("{}: {reason}", setting.variable)))?
+            }
+            _ => {}
         }
     }
     CONFIG.get_or_init(|| config);

@@ -20,13 +20,26 @@ pub fn program() -> OsString {
     other.unwrap_or_else(|| "ssh".into())
 }
 
-/// Returns the command of the program, with options separated by blanks; quotes are not supported.
+/// Returns the command of the program with its options, which have quotes as in a shell. A word
+/// whose quote is not closed is left out: callers check with [`check_program`].
 pub fn base_command(program: &OsStr) -> Command {
-    let words = program.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let mut words = words.map(OsStr::from_bytes);
+    let words: Vec<Vec<u8>> = shlex::bytes::Shlex::new(program.as_bytes()).collect();
+    let mut words = words.iter().map(|word| OsStr::from_bytes(word));
     let mut command = Command::new(words.next().unwrap_or("ssh".as_ref()));
     command.args(words);
     command
+}
+
+/// Checks the text of a program with its options.
+///
+/// # Errors
+/// There is no word, or a quote is not closed.
+pub fn check_program(text: &str) -> Result<(), String> {
+    match shlex::split(text).as_deref() {
+        None => Err("a quote is not closed".to_owned()),
+        Some([]) => Err("expected a program".to_owned()),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Parses the command that starts numaio on another host: words separated by blanks. No shell
@@ -129,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_options_are_separated_by_blanks() {
+    fn program_options_are_words_of_a_shell() {
         let words = |program: &str| {
             let command = session_command(program, "h", "numaio".as_ref(), AgentForwarding::Off);
             let args = command.get_args().map(OsStr::to_os_string).collect::<Vec<_>>();
@@ -139,6 +152,12 @@ mod tests {
         assert_eq!(words("ssh"), *format!("ssh {rest}"));
         assert_eq!(words(" /bin/ssh  -p\t2222 "), *format!("/bin/ssh -p 2222 {rest}"));
         assert_eq!(words(" "), *format!("ssh {rest}"));
+        let proxy =
+            session_command("ssh -o 'ProxyCommand=nc %h %p'", "h", "numaio".as_ref(), AgentForwarding::Off);
+        let options: Vec<&OsStr> = proxy.get_args().take(2).collect();
+        assert_eq!(options, ["-o", "ProxyCommand=nc %h %p"]);
+        assert!(check_program("ssh -p 2222").is_ok());
+        assert!(check_program("ssh 'x").is_err() && check_program(" ").is_err());
     }
 
     #[test]

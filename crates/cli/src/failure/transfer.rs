@@ -220,7 +220,7 @@ impl From<DaemonError> for Failure {
 /// Returns the hint about an ssh program that cannot be started.
 fn missing_ssh_hint() -> &'static str {
     match std::env::var_os(ssh::PROGRAM_VARIABLE) {
-        Some(_) => "NUMAIO_SSH names a program and options separated by blanks, without quotes",
+        Some(_) => "NUMAIO_SSH names a program with its options, with quotes as in a shell",
         None => "Debian's package is openssh-client",
     }
 }
