@@ -77,7 +77,7 @@ pub fn connect_to(args: &RemoteArgs) -> Result<RemoteHost, Failure> {
         true => (local_server(&host)?, host),
         false => {
             let host = if args.via.is_some() { host } else { ssh_hostname(name).unwrap_or(host) };
-            (ssh::numaio_command("ssh", name, &args.remote_numaio, &SERVE), host)
+            (ssh::numaio_command(ssh::program(), name, &args.remote_numaio, &SERVE), host)
         }
     };
     let (started, peer) = start(command, name, &host)?;
@@ -113,7 +113,8 @@ fn local_server(host: &str) -> Result<Command, Failure> {
 
 /// Returns the host name that ssh's configuration gives to a name.
 fn ssh_hostname(name: &str) -> Option<String> {
-    let output = Command::new("ssh").args(["-G", "--", name]).stderr(Stdio::null()).output().ok()?;
+    let mut command = ssh::base_command(&ssh::program());
+    let output = command.args(["-G", "--", name]).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
 }
