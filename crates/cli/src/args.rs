@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use numaio_transfer::remote::host_to_host;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Measure, model and use the I/O bandwidth of NUMA machines.
@@ -159,6 +160,21 @@ pub enum RunOnly {
 pub fn run_only() -> Option<Invocation<RunOnly>> {
     std::env::args_os().nth(1).filter(|command| command == "run")?;
     Invocation::try_parse().ok()
+}
+
+/// Returns the common options of a command line without a command, for an overview: on a terminal,
+/// where a person reads it. Elsewhere it is an error of a script.
+pub fn nothing_requested() -> Option<Common> {
+    #[derive(Debug, Parser)]
+    struct NoCommand {
+        #[command(flatten)]
+        common: Common,
+    }
+    let is_read = std::env::args_os().nth(1).is_none() && std::io::stdout().is_terminal();
+    if !is_read {
+        return None;
+    }
+    NoCommand::try_parse().ok().map(|parsed| parsed.common)
 }
 
 /// Returns whether the command line only requests help or the version.

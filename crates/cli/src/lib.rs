@@ -33,6 +33,10 @@ pub fn main() -> ExitCode {
         Err(failure) if !args::requests_help() => return output::report_failure(&failure),
         _ => {}
     }
+    if let Some(common) = args::nothing_requested() {
+        let shown = commands::overview::run(&common);
+        return shown.unwrap_or_else(|failure| output::report_failure(&failure));
+    }
     let done = match args::run_only() {
         Some(Invocation { common, command: RunOnly::Run(args) }) => {
             output::set_verbose(&common);

@@ -36,6 +36,7 @@ mod model_text;
 mod near_text;
 mod net_text;
 mod number_format;
+mod overview_text;
 mod phrases;
 mod ping_text;
 mod placement;
@@ -95,6 +96,7 @@ pub use metrics::{
 pub use model_text::model_text;
 pub use near_text::near_text;
 pub use net_text::net_text;
+pub use overview_text::overview_text;
 pub use phrases::machine_name;
 pub use ping_text::ping_text;
 pub use placement::{forms, placement_text, status_text, verification_text};

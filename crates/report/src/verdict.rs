@@ -70,16 +70,18 @@ pub(crate) fn counts(severities: impl Iterator<Item = Severity>) -> String {
     }
 }
 
-/// Returns the devices of a node that carry a machine's data: fast ones with a name.
+/// Returns the devices of a node that carry a machine's data.
 fn devices_of(topology: &Topology, node: NodeId) -> Vec<&Device> {
-    let carries = |device: &&Device| {
-        let kind = matches!(
-            device.kind,
-            DeviceKind::Network | DeviceKind::Rdma | DeviceKind::Nvme | DeviceKind::Gpu | DeviceKind::Block
-        );
-        kind && !device.names.is_empty() && !device.is_virtual_function()
-    };
-    topology.devices_on(node).filter(carries).collect()
+    topology.devices_on(node).filter(|device| carries_data(device)).collect()
+}
+
+/// Returns whether a device carries a machine's data: a fast one with a name.
+pub(crate) fn carries_data(device: &Device) -> bool {
+    let kind = matches!(
+        device.kind,
+        DeviceKind::Network | DeviceKind::Rdma | DeviceKind::Nvme | DeviceKind::Gpu | DeviceKind::Block
+    );
+    kind && !device.names.is_empty() && !device.is_virtual_function()
 }
 
 fn names(devices: &[&Device]) -> String {

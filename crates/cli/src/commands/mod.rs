@@ -22,6 +22,7 @@ mod measuring;
 pub mod metrics;
 pub mod model;
 pub mod near;
+pub mod overview;
 pub mod peer;
 pub mod place;
 mod placement;

@@ -1,6 +1,6 @@
 //! Commands at the command line, and their output.
 
-use crate::support::{expect, kill, CommandOutput, Home, Limited};
+use crate::support::{expect, kill, skipped, CommandOutput, Home, Limited};
 use numaio_schema::{Model, TopologyDocument};
 use std::fs;
 use std::io::Write;
@@ -152,6 +152,30 @@ fn help_lists_commands_and_options() {
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         phrases.iter().for_each(|phrase| assert!(help.contains(phrase), "{phrase}: {help}"));
     }
+}
+
+#[test]
+fn without_a_command_a_terminal_shows_this_machine_and_a_script_an_error() {
+    let home = Home::new();
+    home.run(&[]).failed(2, &["Usage: numaio"]);
+    let mut command = home.command("script", &["-qec", env!("CARGO_BIN_EXE_numaio"), "/dev/null"]);
+    match command.limited_output() {
+        Ok(output) => {
+            let output = CommandOutput::of(output).ok();
+            for part in ["Findings:", "Next", "numaio doctor", "numaio help"] {
+                assert!(output.contains(part), "{part}: {output}");
+            }
+        }
+        Err(error) => skipped(format!("no terminal: script: {error}")),
+    }
+}
+
+#[test]
+fn an_unclosed_quote_of_the_ssh_program_is_an_error() {
+    let home = Home::new();
+    let mut command = home.numaio(&["topology", "--brief"]);
+    let output = command.env("NUMAIO_SSH", "ssh -o 'ProxyCommand=nc").limited_output().expect("numaio");
+    CommandOutput::of(output).failed(2, &["NUMAIO_SSH: a quote is not closed"]);
 }
 
 #[test]

@@ -6,7 +6,9 @@ use crate::common::{expect, machines, models};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
-use numaio_report::{html, model_listing, model_text, topology_text, verdict, Bundle, Detail, TextStyle};
+use numaio_report::{
+    html, model_listing, model_text, overview_text, topology_text, verdict, Bundle, Detail, TextStyle,
+};
 use numaio_schema::Document;
 use numaio_schema::{Warning, THROTTLED};
 use unicode_width::UnicodeWidthStr;
@@ -41,6 +43,24 @@ fn topologies_match_stored_output() {
         check(&page, 100);
         expect(&format!("topology-{name}.txt"), &page);
     }
+}
+
+#[test]
+fn overviews_name_a_device_and_fit_a_screen() {
+    for (name, topology) in all() {
+        for width in [80, 100] {
+            check(&overview_text(&topology, &[], &TextStyle { width, ..TextStyle::default() }), width);
+        }
+        let page = overview_text(&topology, &[], &TextStyle::default());
+        assert!(page.contains("numaio help"), "{name}: {page}");
+    }
+    let page = overview_text(&machines::dl585(), &[], &TextStyle::default());
+    assert!(page.contains("numaio model ") && page.contains("numaio run --near "), "{page}");
+    assert!(page.lines().count() <= 30, "{page}");
+    let page = overview_text(&machines::dl585(), &[models::paper()], &TextStyle::default());
+    assert!(!page.contains("numaio model "), "measured already: {page}");
+    let page = overview_text(&machines::vm(), &[], &TextStyle::default());
+    assert!(page.contains("equally near") && !page.contains("--near"), "{page}");
 }
 
 #[test]

@@ -1,0 +1,18 @@
+//! `numaio` without a command on a terminal: this machine in brief, and what to run next.
+
+use super::placement;
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::options::Common;
+use crate::output;
+use numaio_machine::discover::discover;
+use std::process::ExitCode;
+
+/// Prints the overview.
+pub fn run(common: &Common) -> Result<ExitCode, Failure> {
+    let machine = Machine::pick(common)?;
+    let topology = discover(&machine);
+    let models = placement::models(common, &machine, &topology, None)?;
+    output::print(&numaio_report::overview_text(&topology, &models, &output::style(common)))?;
+    Ok(ExitCode::SUCCESS)
+}
