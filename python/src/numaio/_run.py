@@ -29,6 +29,7 @@ _WITHOUT_JSON = frozenset(
         "fleet add",
         "fleet export",
         "fleet rebuild",
+        "config",
         "generate",
         "irq undo",
         "keygen",
