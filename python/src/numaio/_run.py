@@ -26,10 +26,10 @@ Progress = Mapping[str, Any]
 #: Words of commands that print no JSON. All others take ``--json``.
 _WITHOUT_JSON = frozenset(
     {
+        "config",
         "fleet add",
         "fleet export",
         "fleet rebuild",
-        "config",
         "generate",
         "irq undo",
         "keygen",
