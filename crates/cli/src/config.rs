@@ -4,7 +4,7 @@
 //! They stand in for environment variables that are not set, so that options, help and started
 //! programs see them in one way.
 
-use crate::failure::Failure;
+use crate::failure::{toml_fault, Failure};
 use crate::input;
 use crate::options::{integer, seconds, Color};
 use clap::ValueEnum;
@@ -173,11 +173,8 @@ fn is_trusted(metadata: &Metadata) -> bool {
 
 /// Parses a file into settings with their values.
 fn parse(path: &Path, text: &str) -> Result<Vec<(&'static str, String)>, Failure> {
-    let table: toml::Table = toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        Failure::file(path, format!("{line}{}", error.message())).hint(HINT)
-    })?;
+    let table: toml::Table =
+        toml::from_str(text).map_err(|error| Failure::file(path, toml_fault(text, &error)).hint(HINT))?;
     let setting = |(key, value): (String, toml::Value)| {
         let invalid = |reason: &str| Failure::file(path, format!("{key}: {reason}")).hint(HINT);
         let setting =

@@ -158,6 +158,14 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::file(path, error).hint(hint)
 }
 
+/// Describes a fault of a TOML text in one line, with its line number.
+pub fn toml_fault(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{line}{reason}")
+}
+
 /// Returns the error of a file that is not a document, with a hint for tapes.
 pub fn not_a_document(path: &Path, text: &str, error: &DocumentError) -> Failure {
     if Tape::parse(text).is_ok() {

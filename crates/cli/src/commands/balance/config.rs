@@ -1,5 +1,6 @@
 //! The configuration file of a balancer: limits, and lists of allowed and denied programs.
 
+use crate::failure::toml_fault;
 use numaio_machine::programs::{is_in_group, unit_of};
 use numaio_machine::units::parse_size;
 use numaio_model::BalanceOptions;
@@ -53,10 +54,7 @@ impl BalanceConfig {
     /// # Errors
     /// A message that names the line or field.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let config: Self = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            format!("line {line}: {}", error.message().split_whitespace().collect::<Vec<_>>().join(" "))
-        })?;
+        let config: Self = toml::from_str(text).map_err(|error| toml_fault(text, &error))?;
         config.check()?;
         Ok(config)
     }

@@ -28,11 +28,7 @@ pub fn read(path: &Path) -> Result<PlanProblem, Failure> {
 
 fn read_toml(path: &Path, text: &str) -> Result<PlanProblem, Failure> {
     let problem: PlanProblem = toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        // A message has one line.
-        let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        Failure::file(path, format!("{line}{reason}"))
+        Failure::file(path, failure::toml_fault(text, &error))
             .hint("docs/internals/planning.md shows a problem in TOML")
     })?;
     if problem.schema != PLAN_PROBLEM_SCHEMA {

@@ -1,6 +1,6 @@
 //! Files with the guests of a plan, in TOML.
 
-use crate::failure::Failure;
+use crate::failure::{toml_fault, Failure};
 use crate::input;
 use numaio_machine::near::Handle;
 use numaio_machine::units::parse_size;
@@ -66,9 +66,6 @@ fn handle<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Handle, D
 pub fn read(path: &Path) -> Result<GuestFile, Failure> {
     let text = input::read_text(path)?;
     toml::from_str(&text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        Failure::file(path, format!("{line}{reason}")).hint("docs/guide/vm.md shows a file of guests")
+        Failure::file(path, toml_fault(&text, &error)).hint("docs/guide/vm.md shows a file of guests")
     })
 }
