@@ -11,7 +11,7 @@ mod peer_target;
 mod peer_wait;
 mod retry;
 mod silence_clock;
-mod ssh_hostname;
+pub mod ssh_hostname;
 
 use crate::capacity::link::CurrentRate;
 use crate::capacity::messages::CapacityRequest;

@@ -8,9 +8,10 @@ use clap::Args;
 use numaio_linux::io::tcp::{Peer, PeerError};
 use numaio_mover_linux::port::net::Secret;
 use numaio_transfer::bench_connections::{connect, connect_started};
+use numaio_transfer::remote::ssh_hostname::HostnameLookup;
 use numaio_transfer::ssh::{self, ManagedProcess};
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// Time limit for ssh and the remote numaio to start serving.
@@ -76,8 +77,10 @@ pub fn connect_to(args: &RemoteArgs) -> Result<RemoteHost, Failure> {
     let (command, host) = match is_local(name) {
         true => (local_server(&host)?, host),
         false => {
-            let host = if args.via.is_some() { host } else { ssh_hostname(name).unwrap_or(host) };
-            (ssh::numaio_command(ssh::program(), name, &args.remote_numaio, &SERVE), host)
+            let program = ssh::program();
+            let of_ssh = || HostnameLookup::start(&program, name).name();
+            let host = if args.via.is_some() { host } else { of_ssh().unwrap_or(host) };
+            (ssh::numaio_command(&program, name, &args.remote_numaio, &SERVE), host)
         }
     };
     let (started, peer) = start(command, name, &host)?;
@@ -109,14 +112,6 @@ fn local_server(host: &str) -> Result<Command, Failure> {
     let mut command = Command::new(own);
     command.args(SERVE).args(["--bind", host]);
     Ok(command)
-}
-
-/// Returns the host name that ssh's configuration gives to a name.
-fn ssh_hostname(name: &str) -> Option<String> {
-    let mut command = ssh::base_command(&ssh::program());
-    let output = command.args(["-G", "--", name]).stderr(Stdio::null()).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("hostname ")).map(|name| name.trim().to_owned())
 }
 
 /// Starts a server, and opens a session over its standard streams.
