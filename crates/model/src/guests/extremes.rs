@@ -1,6 +1,6 @@
 //! The nodes between which the placement of a guest matters most.
 
-use crate::placement::{rank_nodes, usable_nodes};
+use crate::placement::rank_nodes;
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
 use numaio_schema::{Basis, Model};
@@ -20,8 +20,7 @@ pub struct ExtremeNodes {
 /// memory: by the classes of a model, else by hop distance. `None` if there is only one.
 pub fn extreme_nodes(topology: &Topology, device: NodeId, models: &[&Model]) -> Option<ExtremeNodes> {
     let (basis, ranked) = rank_nodes(topology, Some(device), models);
-    let usable = usable_nodes(topology);
-    let mut nodes = ranked.iter().map(|ranked| ranked.node).filter(|node| usable.contains(*node));
+    let mut nodes = ranked.iter().map(|ranked| ranked.node);
     let local = nodes.next()?;
     nodes.next_back().map(|remote| ExtremeNodes { local, remote, basis })
 }

@@ -14,8 +14,9 @@ use crate::machine::Machine;
 use crate::options::{count, port, seconds, Common, Directions};
 use crate::output::{self, json};
 use crate::receipts;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use numaio_linux::{interrupt, Kernel};
+use numaio_machine::devices::DeviceKind;
 use numaio_machine::guests::{Guest, ThreadRole};
 use numaio_machine::near::Handle;
 use numaio_machine::workload::Direction;
@@ -126,8 +127,7 @@ fn nodes(host: &Host, guest: &Guest, near: Option<&Handle>) -> Result<(String, E
         None => {
             let devices = host.devices(guest);
             let found = devices.iter().filter_map(|used| host.topology.devices.get(used.index?));
-            let mut cards =
-                found.filter(|device| device.kind == numaio_machine::devices::DeviceKind::Network);
+            let mut cards = found.filter(|device| device.kind == DeviceKind::Network);
             cards.next().map(|card| (card.name(), card.locality.node)).ok_or_else(|| no_device(guest))?
         }
     };
@@ -190,11 +190,8 @@ fn measure(
 /// Arguments of `numaio bench net` in the guest.
 fn net_arguments(args: &BenchArgs) -> Vec<String> {
     let sizes: Vec<String> = args.sizes.0.iter().map(u64::to_string).collect();
-    let direction = match args.direction {
-        Directions::Write => "write",
-        Directions::Read => "read",
-        Directions::Both => "both",
-    };
+    let direction = args.direction.to_possible_value();
+    let direction = direction.as_ref().map_or("both", |value| value.get_name());
     let mut net = vec![
         // All nodes of the guest are on one node of the host.
         "--cpu-nodes=0".to_owned(),
@@ -292,33 +289,29 @@ impl<'a> Placed<'a> {
         guest: &Guest,
         situation: &GuestSituation,
     ) -> Result<Placing<Self>, Failure> {
-        let before = apply::describe_again(host, guest.pid, guest.start_time, &guest.name())?;
+        let describe = || apply::describe_again(host, guest.pid, guest.start_time, &guest.name());
         let placement = placement(host, guest, situation)?;
-        let found = guest_changes(&before, &placement).map_err(|error| apply::change_failure(&error))?;
+        // Undoing takes the lock again.
+        let lock = receipts::lock(common);
+        let found = guest_changes(&describe()?, &placement).map_err(|error| apply::change_failure(&error))?;
         if let Some(why) = found.memory_refused {
             return Ok(Placing::Refused(format!("its memory cannot be moved: {why}")));
         }
         let receipt = match found.changes.is_empty() {
             true => None,
-            false => {
-                let _lock = receipts::lock(common);
-                Some(apply::make_changes(kernel, host, found.changes)?.0)
-            }
+            false => Some(apply::make_changes(kernel, host, found.changes)?.0),
         };
+        drop(lock);
         let placed = Self { common, kernel, receipt };
-        let after = apply::describe_again(host, guest.pid, guest.start_time, &guest.name());
-        let check = match after {
-            Ok(after) => check_guest(&after, &placement),
-            Err(failure) => {
-                placed.leave()?;
-                return Err(failure);
+        match describe().map(|after| check_guest(&after, &placement)) {
+            Ok(check) if check.threads == check.all_threads && is_memory_in_place(&check) => {
+                Ok(Placing::Reached(placed))
             }
-        };
-        if check.threads == check.all_threads && is_memory_in_place(&check) {
-            return Ok(Placing::Reached(placed));
+            elsewhere => {
+                placed.leave()?;
+                elsewhere.map(|check| Placing::Refused(apply::check_text(&check)))
+            }
         }
-        placed.leave()?;
-        Ok(Placing::Refused(apply::check_text(&check)))
     }
 }
 
