@@ -56,34 +56,30 @@ fn kind(cell: &GuestBenchCell) -> (Direction, u32) {
     (cell.direction, cell.streams)
 }
 
+/// Median bandwidth of a kind of traffic with messages of a size.
+fn rate(situation: &GuestSituation, wanted: (Direction, u32), size: u64) -> Option<f64> {
+    let is_wanted = |cell: &&GuestBenchCell| kind(cell) == wanted && cell.message_bytes == size;
+    median(&situation.cells.iter().find(is_wanted)?.bytes_per_s)
+}
+
 /// A row for each placement, a column for each message size.
 fn table(bench: &GuestBench, wanted: Option<(Direction, u32)>, style: &TextStyle) -> Table {
-    let cells = |situation: &GuestSituation| -> Vec<GuestBenchCell> {
-        situation.cells.iter().filter(|cell| Some(kind(cell)) == wanted).cloned().collect()
-    };
+    let all = bench.situations.iter().flat_map(|situation| &situation.cells);
     let sizes: BTreeSet<u64> =
-        bench.situations.iter().flat_map(cells).map(|cell| cell.message_bytes).collect();
-    let fixed = [("VCPUS".to_owned(), Align::Left), ("MEMORY".to_owned(), Align::Left)];
+        all.filter(|cell| Some(kind(cell)) == wanted).map(|cell| cell.message_bytes).collect();
+    let fixed = ["VCPUS", "MEMORY"].map(|title| (title.to_owned(), Align::Left));
     let mut table =
         Table::new(fixed.into_iter().chain(sizes.iter().map(|size| (format_size(*size), Align::Right))));
-    let rate = |situation: &GuestSituation, size: u64| {
-        let cells = cells(situation);
-        let cell = cells.iter().find(|cell| cell.message_bytes == size)?;
-        median(&cell.bytes_per_s)
-    };
     for situation in &bench.situations {
         let value = |size: &u64| {
-            let Some(own) = rate(situation, *size) else { return "-".to_owned() };
-            let first = bench.situations.first().and_then(|first| rate(first, *size));
-            let text = phrases::bandwidth(own, style.unit);
-            first
-                .filter(|first| *first > 0.0)
-                .map_or(text.clone(), |first| format!("{text} {}", percent(own / first)))
+            let rate = |situation| rate(situation, wanted?, *size);
+            let Some(own) = rate(situation) else { return "-".to_owned() };
+            let first = bench.situations.first().and_then(rate).filter(|first| *first > 0.0);
+            let share = first.map(|first| percent(own / first));
+            phrases::joined([phrases::bandwidth(own, style.unit), share.unwrap_or_default()], " ")
         };
-        let place = |node: NodeId| match node == bench.local {
-            true => format!("node {node}, local"),
-            false => format!("node {node}, remote"),
-        };
+        let place =
+            |node: NodeId| format!("node {node}, {}", if node == bench.local { "local" } else { "remote" });
         let places = [place(situation.vcpus), place(situation.memory)];
         table.row(places.into_iter().chain(sizes.iter().map(value)).map(Cell::from));
     }
