@@ -6,12 +6,6 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink, PermissionsExt};
 use std::time::{Duration, SystemTime};
 
-/// Writes an ssh that runs the command here, and returns its path.
-fn local_ssh(home: &Home) -> String {
-    let script = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift 2\nexec sh -c \"$*\"\n";
-    home.script("ssh", script)
-}
-
 /// Sets the time of modification of a file or directory, in seconds before a fixed time. rsync
 /// compares full seconds.
 fn age(home: &Home, name: &str, seconds: u64) {
@@ -74,7 +68,7 @@ fn items(home: &Home, program: &str, args: &[&str], ends: [&str; 2]) -> Option<V
         "rsync" => home.command(program, &[args, &ends].concat()),
         _ => home.numaio(&[&["copy", "-q"], args, &remote, &ends].concat()),
     };
-    let output = command.env("NUMAIO_SSH", local_ssh(home)).limited_output().ok()?;
+    let output = command.env("NUMAIO_SSH", home.local_ssh()).limited_output().ok()?;
     let mut lines: Vec<String> = CommandOutput::of(output).ok().lines().map(str::to_owned).collect();
     lines.sort_unstable();
     // rsync transfers another one of several hard links.
@@ -170,7 +164,7 @@ fn log_file_has_changes_failures_and_the_summary() {
     {
         let remote = ["--remote-numaio", env!("CARGO_BIN_EXE_numaio")];
         let args = [&["copy", "-rq", "--log-file", "log"], &remote[..], &ends].concat();
-        let ssh = local_ssh(&home);
+        let ssh = home.local_ssh();
         CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", ssh).limited_output().expect("numaio")).ok();
         let log = fs::read_to_string(home.0.join("log")).expect("a log");
         let lines: Vec<&str> = log.lines().collect();

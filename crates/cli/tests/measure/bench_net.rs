@@ -6,7 +6,6 @@ use numaio_schema::{IoEngine, IoRecord};
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 /// Options for a short campaign that settles at once.
@@ -184,8 +183,7 @@ fn unreachable_peers_and_unknown_devices_are_reported() {
 pub(crate) fn run_with_ssh(home: &Home, script: &str, args: &[&str]) -> CommandOutput {
     let bin = home.0.join("bin");
     fs::create_dir_all(&bin).expect("a folder");
-    fs::write(bin.join("ssh"), format!("#!/bin/sh\n{script}\n")).expect("a script");
-    fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).expect("its mode");
+    home.script("bin/ssh", &format!("#!/bin/sh\n{script}\n"));
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let mut command = home.numaio(&net(args));
     CommandOutput::of(command.env("PATH", path).limited_output().expect("numaio"))
