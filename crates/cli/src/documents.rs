@@ -178,6 +178,7 @@ pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
         Document::Counters(record) => Some(("counters", &record.provenance)),
         Document::Latency(record) => Some(("latency", &record.provenance)),
         Document::Io(record) => Some(("I/O", &record.provenance)),
+        Document::Aggregate(record) => Some(("I/O of several devices", &record.provenance)),
         Document::Ping(record) => Some(("network latency", &record.provenance)),
         _ => None,
     }
@@ -220,6 +221,7 @@ pub fn machine_of(document: &Document) -> String {
         Document::Counters(record) => record.provenance.machine.fingerprint.clone(),
         Document::Latency(record) => record.provenance.machine.fingerprint.clone(),
         Document::Io(record) => record.provenance.machine.fingerprint.clone(),
+        Document::Aggregate(record) => record.provenance.machine.fingerprint.clone(),
         Document::Ping(record) => record.provenance.machine.fingerprint.clone(),
         Document::View(view) => view.machine.clone(),
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),

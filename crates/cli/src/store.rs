@@ -24,6 +24,8 @@ pub enum Kind {
     Latency,
     /// I/O bandwidths.
     Io,
+    /// I/O bandwidths of several devices at the same time.
+    Aggregate,
     /// Network latencies.
     Ping,
     /// I/O bandwidths with interrupts moved to other nodes.
@@ -42,6 +44,7 @@ impl Kind {
             Self::Counters => "counters",
             Self::Latency => "latencies",
             Self::Io => "io",
+            Self::Aggregate => "io-aggregates",
             Self::Ping => "pings",
             Self::Interrupts => "interrupts",
             Self::Comparison => "comparisons",
@@ -58,6 +61,7 @@ impl Kind {
             Self::Counters => "counted events",
             Self::Latency => "latencies",
             Self::Io => "I/O measurements",
+            Self::Aggregate => "I/O measurements of several devices",
             Self::Ping => "network latencies",
             Self::Interrupts => "measurements with moved interrupts",
             Self::Comparison => "comparisons",

@@ -1,14 +1,15 @@
 //! The running Linux kernel as an implementation of numaio's machine traits.
 
 use crate::io::tcp::Peer;
+use crate::refusal::refused;
 use crate::{control, counted, cuda, locate, probe, program, relocation, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError, MovePages, PageMove, PageMoveReport, PageRun};
 use numaio_machine::ids::CpuId;
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
-use numaio_machine::probe::{Outcome, Probe, ProbeError};
+use numaio_machine::probe::{IoOutcome, Outcome, Probe, ProbeError};
 use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::topology::memory_left_bytes;
-use numaio_machine::workload::{IoPath, Workload};
+use numaio_machine::workload::{DiskPath, IoPath, IoWorkload, TcpPath, Workload};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,6 +58,51 @@ impl Kernel {
             why: "no numaio session with this peer".to_owned(),
         })
     }
+
+    /// Runs streams to devices of one kind.
+    fn io(&self, limit: Option<u64>, io: &IoWorkload) -> Result<IoOutcome, ProbeError> {
+        if !io.has_all_devices() {
+            return refused("I/O", "a stream group names no device of the workload");
+        }
+        match &io.through {
+            IoPath::Disk(_) => crate::io::disk(&self.root, limit, io, &of_one_kind(io, disk_path)?),
+            IoPath::Tcp(path) => {
+                self.peer(&path.peer)?.run(&self.root, limit, io, &of_one_kind(io, tcp_path)?)
+            }
+            IoPath::Gpu { .. } => cuda::run(&self.root, limit, io, &of_one_kind(io, gpu_index)?),
+            IoPath::Null => crate::io::null(&self.root, limit, io),
+        }
+    }
+}
+
+/// Returns what `of` yields for the path of each device.
+fn of_one_kind<'a, T>(
+    io: &'a IoWorkload,
+    of: impl Fn(&'a IoPath) -> Option<T>,
+) -> Result<Vec<T>, ProbeError> {
+    let paths: Option<Vec<T>> = io.paths().map(of).collect();
+    paths.map_or_else(|| refused("I/O", "the devices are of different kinds"), Ok)
+}
+
+fn disk_path(path: &IoPath) -> Option<&DiskPath> {
+    match path {
+        IoPath::Disk(disk) => Some(disk),
+        _ => None,
+    }
+}
+
+fn tcp_path(path: &IoPath) -> Option<&TcpPath> {
+    match path {
+        IoPath::Tcp(tcp) => Some(tcp),
+        _ => None,
+    }
+}
+
+fn gpu_index(path: &IoPath) -> Option<u32> {
+    match path {
+        IoPath::Gpu { device } => Some(*device),
+        _ => None,
+    }
 }
 
 impl Sysfs for Kernel {
@@ -87,12 +133,7 @@ impl Probe for Kernel {
             Workload::Copy(copy) => probe::copy(&self.root, limit, copy, None).map(Outcome::Copy),
             Workload::Stream(stream) => probe::stream(&self.root, limit, stream, None).map(Outcome::Stream),
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
-            Workload::Io(io) => match &io.through {
-                IoPath::Disk(path) => crate::io::disk(&self.root, limit, io, path).map(Outcome::Io),
-                IoPath::Tcp(path) => self.peer(&path.peer)?.run(&self.root, limit, io, path).map(Outcome::Io),
-                IoPath::Null => crate::io::null(&self.root, limit, io).map(Outcome::Io),
-                IoPath::Gpu { device } => cuda::run(&self.root, limit, io, *device).map(Outcome::Io),
-            },
+            Workload::Io(io) => self.io(limit, io).map(Outcome::Io),
             Workload::Ping(ping) => self.peer(&ping.peer)?.ping(&self.root, limit, ping).map(Outcome::Ping),
             Workload::Tool(tool) => match &tool.peer {
                 Some(peer) => self.peer(&peer.peer)?.tool(tool, peer, tool::run).map(Outcome::Tool),

@@ -161,9 +161,16 @@ fn workload(node: &NodeSpec, streams: u32) -> IoWorkload {
         direct: true,
         order: DiskOrder::Sequential,
     });
-    let group = StreamGroup { cpus: node.cpus.clone(), memory: node.id, streams, direction: Direction::Read };
+    let group = StreamGroup {
+        cpus: node.cpus.clone(),
+        memory: node.id,
+        streams,
+        direction: Direction::Read,
+        device: 0,
+    };
     IoWorkload {
         through,
+        others: Vec::new(),
         groups: vec![group],
         block_bytes: 128 << 10,
         depth: 16,

@@ -4,9 +4,10 @@
 //! [`campaign::run`] measures the cells of Algorithm 1 of Li et al. (ICPP 2013): threads on a
 //! target node copy from and to every node with memory. [`stream::run`] and [`latency::run`]
 //! measure every pair of CPU node and memory node, [`sweep::run`] a program of the user on every
-//! pair, and [`io::run`] streams between a device and each node, moved by an [`engine`].
-//! [`ping::run`] measures the latency of a network. All use the same stopping [`Rule`].
+//! pair, [`io::run`] streams between a device and each node, moved by an [`engine`], and
+//! [`aggregate::run`] those of several devices at the same time. [`ping::run`] measures the latency of a network. All use the same stopping [`Rule`].
 
+pub mod aggregate;
 pub mod campaign;
 mod cells;
 pub mod counters;
@@ -27,6 +28,7 @@ mod under_load;
 mod visit_order;
 mod warnings;
 
+pub use aggregate::AggregateOptions;
 pub use counters::CounterOptions;
 pub use io::IoOptions;
 pub use latency::LatencyOptions;

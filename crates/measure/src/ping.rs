@@ -346,6 +346,7 @@ impl PingEngine {
                     memory: cell.memory,
                     streams: 1,
                     direction: Direction::Write,
+                    device: 0,
                 };
                 let operation = cell.there.map(|place| operation_at(None, place));
                 perftest.latency_workload(&CellRequest {

@@ -37,6 +37,7 @@ pub fn cell(direction: Direction, groups: &[(u32, u32)], gbit_per_s: f64) -> IoC
         memory: NodeId(*node),
         streams: *streams,
         direction,
+        device: 0,
     };
     IoCell {
         groups: groups.iter().map(group).collect(),

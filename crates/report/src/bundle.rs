@@ -2,8 +2,8 @@
 
 use numaio_machine::topology::{Identity, Topology};
 use numaio_schema::{
-    Comparison, Document, IoRecord, LatencyRecord, Model, PingRecord, Provenance, StreamRecord, StreamScope,
-    SweepRecord, SweepScope, TopologyDocument, View,
+    AggregateRecord, Comparison, Document, IoRecord, LatencyRecord, Model, PingRecord, Provenance,
+    StreamRecord, StreamScope, SweepRecord, SweepScope, TopologyDocument, View,
 };
 use std::collections::BTreeSet;
 
@@ -36,6 +36,8 @@ pub struct MachineDocuments {
     pub latencies: Vec<LatencyRecord>,
     /// Records of measured device I/O.
     pub ios: Vec<IoRecord>,
+    /// Records of measured I/O of several devices.
+    pub aggregates: Vec<AggregateRecord>,
     /// Records of measured network latency.
     pub pings: Vec<PingRecord>,
     /// Comparisons of views.
@@ -118,6 +120,7 @@ impl Bundle {
             Document::Counters(_) => return Err(BundleError::Counters),
             Document::Latency(it) => self.machine_mut(&owner(&it.provenance.machine)).latencies.push(*it),
             Document::Io(it) => self.machine_mut(&owner(&it.provenance.machine)).ios.push(*it),
+            Document::Aggregate(it) => self.machine_mut(&owner(&it.provenance.machine)).aggregates.push(*it),
             Document::Ping(it) => self.machine_mut(&owner(&it.provenance.machine)).pings.push(*it),
             Document::Comparison(it) => {
                 require_one_machine(&it)?;
@@ -241,6 +244,7 @@ impl MachineDocuments {
             .chain(sweeps)
             .chain(latencies)
             .chain(self.ios.iter().map(|it| &it.provenance))
+            .chain(self.aggregates.iter().map(|it| &it.provenance))
             .chain(self.pings.iter().map(|it| &it.provenance))
             .collect()
     }
@@ -270,6 +274,9 @@ impl MachineDocuments {
         for io in &self.ios {
             documents.push(serde_json::to_value(io)?);
         }
+        for aggregate in &self.aggregates {
+            documents.push(serde_json::to_value(aggregate)?);
+        }
         for ping in &self.pings {
             documents.push(serde_json::to_value(ping)?);
         }
@@ -289,6 +296,7 @@ impl MachineDocuments {
         self.sweeps.sort_by_key(|it| newest(it.provenance.measured_at));
         self.latencies.sort_by_key(|it| newest(it.provenance.measured_at));
         self.ios.sort_by_key(|it| newest(it.provenance.measured_at));
+        self.aggregates.sort_by_key(|it| newest(it.provenance.measured_at));
         self.pings.sort_by_key(|it| newest(it.provenance.measured_at));
         self.comparisons.sort_by_key(|it| newest(it.measured_at));
         self.views.sort_by_key(|it| std::cmp::Reverse(it.measured_at));
@@ -307,6 +315,7 @@ impl MachineDocuments {
         self.keep_newest_sweeps();
         self.keep_newest_latencies();
         self.keep_newest_ios();
+        self.keep_newest_aggregates();
         self.keep_newest_pings();
         let mut known = BTreeSet::new();
         self.comparisons.retain(|it| known.insert(it.target));
@@ -359,6 +368,17 @@ impl MachineDocuments {
             });
         }
         self.ios.retain(|io| !io.cells.is_empty());
+    }
+
+    /// Keeps records as a whole: devices at the same time are compared with each alone.
+    fn keep_newest_aggregates(&mut self) {
+        let mut known = BTreeSet::new();
+        self.aggregates.retain(|record| {
+            let devices: Vec<String> = record.devices.iter().map(|device| device.name.clone()).collect();
+            let cells =
+                record.aggregates().map(|cell| (devices.clone(), cell.groups.clone(), cell.block_bytes));
+            cells.filter(|key| known.insert(key.clone())).count() > 0
+        });
     }
 
     /// Keeps records as a whole: the stripings of one are compared with its rails alone.

@@ -5,10 +5,11 @@ use crate::io_text;
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
+use numaio_machine::workload::StreamGroup;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{
-    Class, FleetSummary, IoCell, IoRecord, LatencyRecord, Model, PingCell, PingRecord, Provenance, Quantity,
-    Reading, StreamRecord, Summary, SweepRecord, View,
+    AggregateRecord, Class, FleetSummary, IoCell, IoRecord, LatencyRecord, Model, PingCell, PingRecord,
+    Provenance, Quantity, Reading, StreamRecord, Summary, SweepRecord, View,
 };
 
 /// The column names; cells that do not apply are empty.
@@ -190,11 +191,23 @@ fn rows(machine: &MachineDocuments) -> Vec<CsvRow> {
         .ios
         .iter()
         .flat_map(|record| with_load(io_rows(record, &on(&record.provenance)), &record.provenance));
+    let aggregates = machine
+        .aggregates
+        .iter()
+        .flat_map(|record| with_load(aggregate_rows(record, &on(&record.provenance)), &record.provenance));
     let pings = machine
         .pings
         .iter()
         .flat_map(|record| with_load(ping_rows(record, &on(&record.provenance)), &record.provenance));
-    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(pings).chain(views).collect()
+    models
+        .chain(streams)
+        .chain(sweeps)
+        .chain(latencies)
+        .chain(ios)
+        .chain(aggregates)
+        .chain(pings)
+        .chain(views)
+        .collect()
 }
 
 /// Adds the load beside a measurement to the series of its rows.
@@ -366,6 +379,36 @@ fn io_rows(record: &IoRecord, first: &CsvRow) -> Vec<CsvRow> {
             what: "io",
             series: SafeText::new(&series),
             target: device.node.map(|node| node.0),
+            cpu_node: place.map(|(cpu, _)| cpu.0),
+            cpus: cpus.to_string(),
+            memory_node: place.map(|(_, memory)| memory.0),
+            unit: SafeText::new("bytes_per_s"),
+            ..first.clone()
+        };
+        line.reading(&cell.bytes_per_s)
+    };
+    record.cells.iter().map(line).collect()
+}
+
+/// Returns the rows of I/O of several devices; `series` has the devices and the placement of each.
+fn aggregate_rows(record: &AggregateRecord, first: &CsvRow) -> Vec<CsvRow> {
+    let line = |cell: &IoCell| {
+        let of =
+            |group: &StreamGroup| record.devices.get(group.device).map_or("", |device| device.name.as_str());
+        let devices: Vec<&str> = cell.groups.iter().map(of).collect();
+        let series = format!(
+            "{} with {}, blocks of {} bytes, {}",
+            devices.join(" and "),
+            record.method.engine.name(),
+            cell.block_bytes,
+            io_text::cell_name(cell)
+        );
+        let place = io_text::node_pair(cell);
+        let cpus = cell.groups.iter().fold(CpuSet::new(), |all, group| all.union(&group.cpus));
+        let line = CsvRow {
+            measured_at: Some(record.provenance.measured_at),
+            what: "io-aggregate",
+            series: SafeText::new(&series),
             cpu_node: place.map(|(cpu, _)| cpu.0),
             cpus: cpus.to_string(),
             memory_node: place.map(|(_, memory)| memory.0),

@@ -48,7 +48,7 @@ pub(crate) fn start_page(record: &IoRecord, style: &TextStyle) -> TextPage {
         &mut page,
         &what,
         &record.provenance,
-        &[method_sentence(record), device_sentence(&record.device)],
+        &[method_sentence(&record.method, &record.cells), device_sentence(&record.device)],
     );
     for note in &record.method.notes {
         page.paragraph(0, 2, &format!("Note: {note}"));
@@ -75,8 +75,8 @@ pub fn io_agreement(one: &IoRecord, other: &IoRecord, style: &TextStyle) -> Stri
         2,
         &format!(
             "{} / {}, over {}: median {middle:.3}, from {least:.3} to {most:.3}",
-            engine_name(one),
-            engine_name(other),
+            engine_name(&one.method),
+            engine_name(&other.method),
             count(ratios.len(), "cell")
         ),
     );
@@ -264,8 +264,7 @@ pub(crate) fn cell_name(cell: &IoCell) -> String {
     joined(cell.groups.iter().zip(&cell.cpu_nodes).map(part), " + ")
 }
 
-pub(crate) fn engine_name(record: &IoRecord) -> String {
-    let method = &record.method;
+pub(crate) fn engine_name(method: &IoMethod) -> String {
     match method.version.as_str() {
         "" => method.engine.title().to_owned(),
         version if version.starts_with(method.engine.name()) => version.to_owned(),
@@ -273,8 +272,7 @@ pub(crate) fn engine_name(record: &IoRecord) -> String {
     }
 }
 
-pub(crate) fn method_sentence(record: &IoRecord) -> String {
-    let method = &record.method;
+pub(crate) fn method_sentence(method: &IoMethod, cells: &[IoCell]) -> String {
     let how = method.disk.map(|(how, order)| {
         let cache = if method.direct == Some(true) { "O_DIRECT" } else { "through the page cache" };
         let order = match order {
@@ -288,11 +286,10 @@ pub(crate) fn method_sentence(record: &IoRecord) -> String {
         };
         format!("{how}, {cache}, {order}")
     });
-    let visits =
-        record_header::visits_per_cell(record.cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
+    let visits = record_header::visits_per_cell(cells.iter().map(|cell| cell.bytes_per_s.visits.len()));
     joined(
         [
-            engine_name(record),
+            engine_name(method),
             how.unwrap_or_default(),
             in_flight(method),
             method.area_bytes.map(|bytes| format!("{} touched", format_size(bytes))).unwrap_or_default(),

@@ -4,6 +4,7 @@
 //! and recorded tapes, so they are untrusted: the module `style` replaces control characters,
 //! escape sequences and marks that change the direction of writing before a name is written.
 
+mod aggregate_text;
 mod balance_text;
 mod baseline_text;
 mod bundle;
@@ -43,6 +44,7 @@ mod placement;
 mod plan_text;
 mod prediction_text;
 mod record_header;
+mod sheet_text;
 mod sheets;
 mod statistics_text;
 mod stream_text;
@@ -58,6 +60,7 @@ mod transfer_text;
 mod validation_text;
 mod verdict;
 
+pub use aggregate_text::aggregate_text;
 pub use balance_text::balance_event_text;
 pub use baseline_text::baseline_text;
 pub use bundle::{Bundle, BundleError, MachineDocuments};

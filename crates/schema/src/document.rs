@@ -2,15 +2,15 @@
 
 use crate::read::{parse, schema_of, unexpected, DocumentError};
 use crate::schemas::{
-    COMPARISON_SCHEMA, COUNTERS_SCHEMA, FLEET_CHECK_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA, MODEL_SCHEMA,
-    PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, PREDICTION_SCHEMA_1,
-    RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, VALIDATION_SCHEMA,
-    VIEW_SCHEMA,
+    AGGREGATE_SCHEMA, COMPARISON_SCHEMA, COUNTERS_SCHEMA, FLEET_CHECK_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA,
+    MODEL_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
+    PREDICTION_SCHEMA_1, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA,
+    VALIDATION_SCHEMA, VIEW_SCHEMA,
 };
 use crate::{
-    Comparison, CounterRecord, FleetCheck, IoPrediction, IoRecord, LatencyRecord, Model, PingRecord,
-    PlacementPlan, Plan, PlanProblem, Receipt, Record, StreamRecord, SweepRecord, TopologyDocument,
-    Validation, View,
+    AggregateRecord, Comparison, CounterRecord, FleetCheck, IoPrediction, IoRecord, LatencyRecord, Model,
+    PingRecord, PlacementPlan, Plan, PlanProblem, Receipt, Record, StreamRecord, SweepRecord,
+    TopologyDocument, Validation, View,
 };
 
 /// A stored document of any kind.
@@ -32,6 +32,8 @@ pub enum Document {
     Latency(Box<LatencyRecord>),
     /// Measured I/O of a device.
     Io(Box<IoRecord>),
+    /// Measured I/O of several devices at the same time.
+    Aggregate(Box<AggregateRecord>),
     /// Measured latency of a network.
     Ping(Box<PingRecord>),
     /// A view of a target.
@@ -70,6 +72,7 @@ impl Document {
             COUNTERS_SCHEMA => Self::Counters(parse(text)?),
             LATENCY_SCHEMA => Self::Latency(parse(text)?),
             IO_SCHEMA => Self::Io(parse(text)?),
+            AGGREGATE_SCHEMA => Self::Aggregate(parse(text)?),
             PING_SCHEMA => Self::Ping(parse(text)?),
             VIEW_SCHEMA => Self::View(parse(text)?),
             COMPARISON_SCHEMA => Self::Comparison(parse(text)?),

@@ -3,6 +3,7 @@
 //! The field `schema` of a stored document names its kind and version, such as `numaio/model/1`.
 //! Within a version, fields are only added, and readers ignore unknown fields.
 
+mod aggregate;
 mod balance;
 mod baseline;
 mod capacity;
@@ -51,6 +52,7 @@ mod validation;
 mod verification;
 mod view;
 
+pub use aggregate::AggregateRecord;
 pub use balance::{
     BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceRound, BalanceStart,
 };
@@ -124,7 +126,7 @@ pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
 pub use schemas::{
-    BALANCE_EVENT_SCHEMA, BASELINE_SCHEMA, COMPARISON_SCHEMA, COST_SCHEMA, COUNTERS_SCHEMA,
+    AGGREGATE_SCHEMA, BALANCE_EVENT_SCHEMA, BASELINE_SCHEMA, COMPARISON_SCHEMA, COST_SCHEMA, COUNTERS_SCHEMA,
     DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA,
     FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA, FLEET_SUMMARY_SCHEMA, GUESTS_SCHEMA, GUEST_BENCH_SCHEMA,
     GUEST_PLAN_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,

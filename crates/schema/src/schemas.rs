@@ -57,6 +57,9 @@ pub const IRQ_SCHEMA: &str = "numaio/irq/1";
 /// Schema and version of [`Job`](crate::Job).
 pub const JOB_SCHEMA: &str = "numaio/job/1";
 
+/// Schema and version of [`AggregateRecord`](crate::AggregateRecord).
+pub const AGGREGATE_SCHEMA: &str = "numaio/io-aggregate/1";
+
 /// Schema and version of [`LatencyRecord`](crate::LatencyRecord).
 pub const LATENCY_SCHEMA: &str = "numaio/latency/1";
 
@@ -127,7 +130,7 @@ pub const VIEW_SCHEMA: &str = "numaio/view/1";
 pub const COMPARISON_SCHEMA: &str = "numaio/comparison/1";
 
 /// The schemas that [`Document`](crate::Document) reads.
-pub(crate) const SCHEMAS: [&str; 17] = [
+pub(crate) const SCHEMAS: [&str; 18] = [
     TOPOLOGY_SCHEMA,
     RECORD_SCHEMA,
     MODEL_SCHEMA,
@@ -135,6 +138,7 @@ pub(crate) const SCHEMAS: [&str; 17] = [
     SWEEP_SCHEMA,
     LATENCY_SCHEMA,
     IO_SCHEMA,
+    AGGREGATE_SCHEMA,
     PING_SCHEMA,
     VIEW_SCHEMA,
     COMPARISON_SCHEMA,

@@ -30,9 +30,11 @@ fn io(spec: &Spec, through: IoPath, groups: &[(u32, u32, Direction)]) -> IoWorkl
         memory: NodeId(*node),
         streams: *streams,
         direction: *direction,
+        device: 0,
     };
     IoWorkload {
         through,
+        others: Vec::new(),
         groups: groups.iter().map(group).collect(),
         block_bytes: 128 << 10,
         depth: 16,
@@ -52,7 +54,8 @@ fn truth(spec: &Spec, through: IoPath, groups: &[(u32, u32, Direction)]) -> Vec<
 fn simulated_io_passes_the_conformance_checks() {
     let spec = shapes::dl585();
     let machine = Simulated::new(spec.clone()).expect("a machine");
-    let tcp = IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None, congestion: None });
+    let tcp =
+        IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None, congestion: None, rail: None });
     for through in [disk("nvme0n1"), tcp] {
         conformance::io(&machine, &io(&spec, through, &[(3, 2, Write)]));
     }
@@ -78,7 +81,8 @@ fn nodes_are_limited_by_their_paths_and_share_the_cap() {
 #[test]
 fn streams_have_individual_limits() {
     let spec = shapes::dl585();
-    let tcp = || IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None, congestion: None });
+    let tcp =
+        || IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None, congestion: None, rail: None });
     let of = |groups: &[(u32, u32, Direction)]| truth(&spec, tcp(), groups);
     assert_eq!(of(&[(2, 1, Write)]), [9.0]);
     assert_eq!(of(&[(2, 4, Write)]), [16.0]);
@@ -203,4 +207,36 @@ proptest! {
         let wanted = groups.iter().map(own).sum::<f64>().min(cap);
         prop_assert!((given.iter().sum::<f64>() - wanted).abs() < 1e-4);
     }
+}
+
+/// Two drives on one node, whose buffers are on another one.
+#[test]
+fn several_devices_share_the_links_to_their_buffers() {
+    let mut spec = shapes::dl585();
+    let drive =
+        spec.devices.iter().find(|device| device.names.contains(&"nvme0n1".to_owned())).expect("a drive");
+    let mut second = drive.clone();
+    second.names = vec!["nvme9n1".into()];
+    second.pci = "0000:aa:00.0".parse().expect("an address");
+    spec.devices.push(second);
+    let streams = |spec: &Spec, nodes: (u32, u32)| {
+        let mut io = io(spec, disk("nvme0n1"), &[(nodes.0, 4, Write), (nodes.1, 4, Write)]);
+        io.others = vec![disk("nvme9n1")];
+        io.groups[1].device = 1;
+        Simulated::new(spec.clone()).expect("a machine").io_truth(&io).expect("it runs")
+    };
+    let alone = truth(&spec, disk("nvme0n1"), &[(2, 4, Write)])[0] / 8e-9;
+    spec.links.iter_mut().for_each(|link| link.bytes_per_s = 1.5 * alone);
+    let together = streams(&spec, (2, 2));
+    let share = (together[0] + together[1]) / (2.0 * alone);
+    assert!(
+        (share - 0.75).abs() < 0.01,
+        "both share a link of one and a half devices: {together:?}, {alone}"
+    );
+    spec.links.iter_mut().for_each(|link| link.bytes_per_s = 10.0 * alone);
+    let together = streams(&spec, (2, 2));
+    assert!(together.iter().all(|rate| (rate / alone - 1.0).abs() < 0.01), "{together:?}");
+    let mut unknown = io(&spec, disk("nvme0n1"), &[(2, 1, Write)]);
+    unknown.groups[0].device = 1;
+    assert!(Simulated::new(spec).expect("a machine").io(&unknown).is_err());
 }

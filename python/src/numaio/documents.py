@@ -44,6 +44,41 @@ class ActiveSessions:
 
 
 @dataclasses.dataclass
+class AggregateRecord:
+    """Bandwidth of several devices, each alone and all at the same time."""
+
+    schema: str
+    """Kind and version of the document."""
+    numaio: str
+    """Version of numaio that measured."""
+    measured_at: int
+    """Start of the campaign in seconds since 1970; for a tape, the time of recording."""
+    machine: Identity
+    """The machine."""
+    source: MachineSource
+    """Whether the source was this machine, a tape or a simulation."""
+    conditions: Tuple[Conditions, Conditions]
+    """Conditions before the first and after the last measurement."""
+    warnings: List[Warning]
+    """Reasons to doubt the values."""
+    complete: bool
+    """Whether every requested value settled within the precision. False after an interrupt, a time
+    limit or a failed measurement.
+    """
+    devices: List[IoDevice]
+    """The devices."""
+    method: IoMethod
+    """The method."""
+    cells: List[IoCell]
+    """Cells with a group of streams of each device, and of each of these groups alone.
+
+    ``device`` of a group is the index in ``devices``.
+    """
+    load: List[MeasuredLoad] = dataclasses.field(default_factory=list)
+    """Load that ran beside every visit; empty for an idle machine."""
+
+
+@dataclasses.dataclass
 class Agreement:
     """The agreement of two views, over the nodes with values in both."""
 
@@ -2932,6 +2967,8 @@ class IoPathTcp:
     """
     congestion: Optional[str] = None
     """Congestion control of the streams at both ends; ``None`` for each machine's own."""
+    rail: Optional[Rail] = None
+    """Addresses of both ends; ``None`` for those of the session."""
     there: Optional[Tuple[IdSet, NodeId]] = None
     """CPUs and memory node of the peer's streams; ``None`` lets the peer choose."""
 
@@ -3043,7 +3080,7 @@ class IoWorkload:
     through: IoPath
     """The device and its access method."""
     groups: List[StreamGroup]
-    """Streams by CPUs and node; several groups form a mix."""
+    """Streams by device, CPUs and node; several groups form a mix."""
     block_bytes: int
     """Size of a request, message or transfer in bytes."""
     depth: int
@@ -3052,6 +3089,8 @@ class IoWorkload:
     """Sampling and end of the run."""
     most_bytes: Optional[int] = None
     """Total bytes of all streams at which the run ends early; ``None`` for no limit."""
+    others: List[IoPath] = dataclasses.field(default_factory=list)
+    """Further devices of the same kind, whose streams run at the same time."""
 
 
 @dataclasses.dataclass
@@ -5800,6 +5839,8 @@ class StreamGroup:
     """Number of streams."""
     direction: Direction
     """Device write or device read."""
+    device: Optional[int] = None
+    """Index of the device among all of the workload or record; 0 if there is only one."""
 
 
 @dataclasses.dataclass
@@ -6235,6 +6276,8 @@ class TcpPath:
     """
     congestion: Optional[str] = None
     """Congestion control of the streams at both ends; ``None`` for each machine's own."""
+    rail: Optional[Rail] = None
+    """Addresses of both ends; ``None`` for those of the session."""
     there: Optional[Tuple[IdSet, NodeId]] = None
     """CPUs and memory node of the peer's streams; ``None`` lets the peer choose."""
 
@@ -6953,7 +6996,7 @@ class WorkloadIo:
     through: IoPath
     """The device and its access method."""
     groups: List[StreamGroup]
-    """Streams by CPUs and node; several groups form a mix."""
+    """Streams by device, CPUs and node; several groups form a mix."""
     block_bytes: int
     """Size of a request, message or transfer in bytes."""
     depth: int
@@ -6962,6 +7005,8 @@ class WorkloadIo:
     """Sampling and end of the run."""
     most_bytes: Optional[int] = None
     """Total bytes of all streams at which the run ends early; ``None`` for no limit."""
+    others: List[IoPath] = dataclasses.field(default_factory=list)
+    """Further devices of the same kind, whose streams run at the same time."""
 
 
 @dataclasses.dataclass
@@ -7541,6 +7586,7 @@ DOCUMENTS: Dict[str, Type[Any]] = {
     "numaio/guests/1": GuestsDocument,
     "numaio/host-report/1": HostReport,
     "numaio/interleave/1": InterleaveWeights,
+    "numaio/io-aggregate/1": AggregateRecord,
     "numaio/io/1": IoRecord,
     "numaio/irq/1": IrqDocument,
     "numaio/job/1": Job,

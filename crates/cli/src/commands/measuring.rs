@@ -13,16 +13,16 @@ use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
-use numaio_measure::engine::{Engine, RemoteEnd};
+use numaio_measure::engine::{Engine, RemoteEnd, Several};
 use numaio_measure::{
-    campaign, counters, io, latency, net, ping, stream, sweep, CampaignError, CounterOptions, Event,
-    IoOptions, LatencyOptions, NetOptions, Options, PingEngine, PingOptions, Rule, Setting, StreamOptions,
-    SweepOptions, Threads, UnderLoad,
+    aggregate, campaign, counters, io, latency, net, ping, stream, sweep, AggregateOptions, CampaignError,
+    CounterOptions, Event, IoOptions, LatencyOptions, NetOptions, Options, PingEngine, PingOptions, Rule,
+    Setting, StreamOptions, SweepOptions, Threads, UnderLoad,
 };
 use numaio_model::{pair_classes, sweep_classes, ClassOptions};
 use numaio_schema::{
-    CounterRecord, IoDevice, IoRecord, LatencyRecord, Load, MachineSource, PingRecord, Provenance, Record,
-    StreamRecord, SweepRecord, TopologyDocument,
+    AggregateRecord, CounterRecord, IoDevice, IoRecord, LatencyRecord, Load, MachineSource, PingRecord,
+    Provenance, Record, StreamRecord, SweepRecord, TopologyDocument,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -181,6 +181,18 @@ pub fn measure_net(
     options: &NetOptions,
 ) -> Result<IoRecord, Failure> {
     run(common, machine, now, |setting, on_event| net::run(setting, engine, far, devices, options, on_event))
+}
+
+/// Measures several devices, each alone and all at the same time.
+pub fn measure_aggregate(
+    common: &Common,
+    machine: MeasuredMachine,
+    now: u64,
+    engine: &Several,
+    devices: Vec<IoDevice>,
+    options: &AggregateOptions,
+) -> Result<AggregateRecord, Failure> {
+    run(common, machine, now, |setting, on_event| aggregate::run(setting, engine, devices, options, on_event))
 }
 
 /// Measures latency of messages through a network between the local and the remote device.

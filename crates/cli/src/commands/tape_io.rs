@@ -128,6 +128,7 @@ fn mix_parts(cell: &IoCell) -> Vec<MixPart> {
         memory: group.memory,
         streams: group.streams,
         direction: group.direction,
+        device: 0,
     };
     cell.groups.iter().zip(&cell.cpu_nodes).map(part).collect()
 }

@@ -1,7 +1,7 @@
 //! `numaio bench disk` on a file on this machine's disk.
 
 use crate::support::{kill, CommandOutput, Home, Limited};
-use numaio_schema::{IoEngine, IoRecord};
+use numaio_schema::{AggregateRecord, IoEngine, IoRecord};
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -225,4 +225,49 @@ fn killed_process_leaves_no_file() {
     child.limited_status().expect("an end");
     assert!(!Path::new(&format!("/proc/{}/fd", child.id())).exists());
     assert_eq!(files(&home), Vec::<String>::new());
+}
+
+#[test]
+fn several_files_are_measured_alone_and_at_the_same_time() {
+    let home = Home::new();
+    let args = ["bench", "disk", "--file", "one", "--file", "two", "--direction", "write"];
+    let text = home.run(&[&args[..], &SHORT[..], &["--output", "both.json"]].concat()).ok();
+    for part in [" and ", "Device write, blocks of 128 KiB", "alone and all at once", "SUM", "OF ALONE"] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    assert_eq!(files(&home), ["both.json"], "the files are removed");
+    let json = fs::read_to_string(home.path("both.json")).expect("a record");
+    let record = AggregateRecord::from_json(&json).expect("a record");
+    let reached: Vec<&str> =
+        record.devices.iter().filter_map(|device| device.reached_via.as_deref()).collect();
+    assert_eq!(reached, ["one", "two"]);
+    let rows: Vec<_> = record.aggregates().collect();
+    assert!(!rows.is_empty() && rows.iter().all(|cell| record.share_of_sum(cell).is_some()), "{json}");
+    let csv = home.run(&["report", "both.json", "--format", "csv", "-o", "-"]).ok();
+    assert!(csv.contains(",io-aggregate,"), "{csv}");
+    let html = home.run(&["report", "both.json", "--format", "html", "-o", "-"]).ok();
+    assert!(html.contains("alone and all at once"), "no table in the report");
+}
+
+#[test]
+fn several_disks_are_rejected_where_only_one_is_possible() {
+    let home = Home::new();
+    let several =
+        |more: &[&str]| home.run(&[&["bench", "disk", "--file", "a", "--file", "b"], more].concat());
+    several(&["--engine", "fio"]).failed(2, &["built-in engine only", "omit --engine"]);
+    several(&["--machine", "amd-dl585-g7"]).failed(1, &["not on the tape", "numaio record --bench"]);
+    let devices = ["bench", "disk", "--device", "none1", "--device", "none2"];
+    home.run(&[&devices[..], &["--i-know-this-destroys", "none3"]].concat())
+        .failed(2, &["'none3'", "'none1' and 'none2'"]);
+    home.run(&[&devices[..], &["--i-know-this-destroys", "none1"]].concat()).failed(1, &["'/dev/none1'"]);
+}
+
+#[test]
+fn tape_keeps_several_files() {
+    let home = Home::new();
+    let bench = format!("disk --file one --file two {}", SHORT.join(" "));
+    home.run(&["record", "-o", "several.tape", "--bench", &bench, "--no-measure", "--quiet"]).ok();
+    let text =
+        home.run(&["bench", "disk", "--machine", "several.tape", "--file", "one", "--file", "two"]).ok();
+    assert!(text.contains("alone and all at once"), "{text}");
 }

@@ -2,7 +2,7 @@
 
 use crate::bench_net::{net, print_skip, run_with_ssh, Namespaces, Server};
 use crate::support::{CommandOutput, Home, Limited};
-use numaio_schema::{PingRecord, Striping};
+use numaio_schema::{AggregateRecord, PingRecord, Striping};
 use std::fs;
 
 const PING: [&str; 5] = ["--peer", "localhost", "--ping", "--sizes", "1,64K"];
@@ -165,4 +165,35 @@ fn tape_keeps_the_runs_and_the_record() {
     assert_eq!(csv.lines().filter(|line| line.contains(",ping,")).count(), 1, "{csv}");
     let text = fs::read_to_string(home.0.join("net.tape")).expect("a tape");
     assert!(text.contains("\"kind\":\"ping\"") && text.contains("numaio/ping/1"), "no run on the tape");
+}
+
+/// Bandwidth of each rail alone, of both, and the sum; tbf sets the order.
+#[test]
+fn several_interfaces_are_measured_alone_and_at_the_same_time() {
+    let namespaces = match two_rails(["300mbit", "100mbit"]) {
+        Ok(namespaces) => namespaces,
+        Err(reason) => return print_skip(&format!("skipped: no network namespaces: {reason}")),
+    };
+    let [a, b] = &namespaces.0;
+    let home = Home::new();
+    let server = Server::start(&home, &["ip", "netns", "exec", b], &[]);
+    let rails = ["--rail", "198.51.100.1=198.51.100.2", "--rail", "203.0.113.1=203.0.113.2"];
+    let reach = ["bench", "net", "--peer", "198.51.100.2", "--port", &server.port, "--token", &server.token];
+    let limits = ["--direction", "write", "--streams", "2", "--precision", "20", "--seconds", "30"];
+    let bench = |more: &[&str]| {
+        let args = [&reach[..], &rails[..], &limits[..], more].concat();
+        let mut command = home.command_by(&["ip", "netns", "exec", a], &args);
+        CommandOutput::of(command.limited_output().expect("numaio"))
+    };
+    bench(&["--side", "receiver"]).failed(2, &["placements of this machine only"]);
+    bench(&["--engine", "iperf3"]).failed(2, &["engine tcp only"]);
+    let record = AggregateRecord::from_json(&bench(&["--json"]).ok()).expect("a record");
+    let names: Vec<&str> = record.devices.iter().map(|device| device.name.as_str()).collect();
+    assert_eq!(names, ["va", "wa"]);
+    let cell = record.aggregates().next().expect("a row");
+    let alone =
+        |index| record.alone(cell, index).and_then(|cell| cell.bytes_per_s.median()).expect("a figure");
+    let sum = cell.bytes_per_s.median().expect("a figure");
+    assert!(alone(0) > 1.5 * alone(1), "{record:?}");
+    assert!(sum > 1.05 * alone(0), "both carry more than one: {record:?}");
 }

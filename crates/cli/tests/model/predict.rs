@@ -87,9 +87,11 @@ impl Measured {
             memory: flow.node,
             streams: flow.streams,
             direction,
+            device: 0,
         };
         let workload = IoWorkload {
             through: IoPath::Disk(disk()),
+            others: Vec::new(),
             groups: mix.iter().map(group).collect(),
             block_bytes: 128 << 10,
             depth: 16,
@@ -111,6 +113,7 @@ fn mixed(direction: Direction, mix: &[NodeStreams]) -> IoSelection {
         memory: flow.node,
         streams: flow.streams,
         direction,
+        device: 0,
     };
     IoSelection::Mixes(vec![mix.iter().map(part).collect()])
 }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// Maximum copies in flight per stream; each has an event.
 const MAX_DEPTH: u32 = 1024;
 
-/// Copies between memory and a GPU. `limit_bytes` are the bytes that the control group still
+/// Copies between memory and GPUs. `limit_bytes` are the bytes that the control group still
 /// allows.
 ///
 /// # Errors
@@ -24,11 +24,11 @@ pub fn run(
     root: &Root,
     limit_bytes: Option<u64>,
     workload: &IoWorkload,
-    device: u32,
+    devices: &[u32],
 ) -> Result<IoOutcome, ProbeError> {
     let driver = Driver::loaded()?;
-    retain_context(driver, device)?;
-    run_with_driver(driver, root, limit_bytes, workload, device)
+    devices.iter().try_for_each(|device| retain_context(driver, *device))?;
+    run_with_driver(driver, root, limit_bytes, workload, devices)
 }
 
 /// Retains a device's context for the lifetime of the process: recreating it takes about as long as
@@ -49,18 +49,22 @@ pub fn run_with_driver(
     root: &Root,
     limit_bytes: Option<u64>,
     workload: &IoWorkload,
-    device: u32,
+    devices: &[u32],
 ) -> Result<IoOutcome, ProbeError> {
     streams::check_limits(workload, 1)?;
     if workload.depth > MAX_DEPTH {
         return refused("GPU", format!("{} copies in flight, expected at most {MAX_DEPTH}", workload.depth));
     }
-    let context = Context::of(driver, device)?;
+    let contexts: Vec<Context> =
+        devices.iter().map(|device| Context::of(driver, *device)).collect::<Result<_, _>>()?;
     let workers = streams::workers(workload, 1);
     streams::run(root, limit_bytes, workload, &workers, |worker, buffer| {
+        let Some(context) = contexts.get(worker.device) else {
+            return refused("GPU", "a stream names no GPU of the workload");
+        };
         context.enter()?;
         // SAFETY: only this worker uses the buffer, which outlives the queue.
-        let copies = unsafe { CopyQueue::new(&context, buffer, workload.depth as usize, worker.direction) }?;
+        let copies = unsafe { CopyQueue::new(context, buffer, workload.depth as usize, worker.direction) }?;
         Ok((copies, None))
     })
 }

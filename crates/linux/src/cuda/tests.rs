@@ -90,9 +90,11 @@ fn workload(groups: &[(u32, Direction)]) -> IoWorkload {
         memory,
         streams: *streams,
         direction: *direction,
+        device: 0,
     };
     IoWorkload {
         through: IoPath::Gpu { device: 0 },
+        others: Vec::new(),
         groups: groups.iter().map(group).collect(),
         block_bytes: BLOCK_BYTES,
         depth: DEPTH,
@@ -102,8 +104,12 @@ fn workload(groups: &[(u32, Direction)]) -> IoWorkload {
 }
 
 fn run(fake: &Fake, io: &IoWorkload, device: u32) -> Result<IoOutcome, ProbeError> {
+    run_on(fake, io, &[device])
+}
+
+fn run_on(fake: &Fake, io: &IoWorkload, devices: &[u32]) -> Result<IoOutcome, ProbeError> {
     let root = Root::live().expect("/");
-    run_with_driver(&fake.load().expect("a driver"), &root, None, io, device)
+    run_with_driver(&fake.load().expect("a driver"), &root, None, io, devices)
 }
 
 fn bytes_per_s(group: &IoGroupOutcome) -> f64 {
@@ -157,6 +163,19 @@ fn concurrent_directions_share_time_slices() {
     assert_eq!((ns(write), ns(read)), (vec![50_000_000; 4], vec![50_000_000; 4]));
     assert_within(write, 200e6, 1);
     assert_within(read, 40e6, 2);
+}
+
+#[test]
+fn several_devices_copy_at_the_same_time() {
+    let Some(fake) = Fake::new(&["WRITE_RATE=200e6"]) else { return };
+    let mut io = workload(&[(1, Write), (2, Write)]);
+    io.groups[1].device = 1;
+    let outcome = run_on(&fake, &io, &[0, 1]).expect("copies");
+    let moved = |group: &IoGroupOutcome| group.requests > 0 && group.samples.len() == 4;
+    assert!(outcome.groups.len() == 2 && outcome.groups.iter().all(moved), "{outcome:?}");
+    let error = run_on(&fake, &io, &[0]).expect_err("a stream without a GPU").to_string();
+    assert!(error.contains("names no GPU"), "{error}");
+    assert_eq!(fake.objects(), 0);
 }
 
 #[test]
@@ -283,12 +302,12 @@ fn real_gpu_copies_in_both_directions() {
     assert_round_trip(driver);
     let root = Root::live().expect("/");
     for groups in [&[(1, Write)][..], &[(2, Read)], &[(1, Write), (1, Read)]] {
-        let outcome = super::run(&root, None, &workload(groups), 0).expect("copies");
+        let outcome = super::run(&root, None, &workload(groups), &[0]).expect("copies");
         assert_eq!(outcome.cut, None);
         assert!(outcome.groups.iter().all(|group| bytes_per_s(group) > 0.0), "{outcome:?}");
     }
     let missing = u32::try_from(gpus.len()).expect("few GPUs");
-    let error = super::run(&root, None, &workload(&[(1, Write)]), missing).expect_err("no such GPU");
+    let error = super::run(&root, None, &workload(&[(1, Write)]), &[missing]).expect_err("no such GPU");
     assert!(error.to_string().contains("CUDA_ERROR_INVALID_DEVICE"), "{error}");
 }
 

@@ -29,6 +29,8 @@ pub struct StreamWorker {
     pub group: usize,
     /// Index of the stream among all groups.
     pub stream: usize,
+    /// Index of the device.
+    pub device: usize,
     /// Device write or device read.
     pub direction: Direction,
     /// CPUs on which the worker may run.
@@ -54,12 +56,15 @@ pub fn workers(workload: &IoWorkload, parts: u32) -> Vec<StreamWorker> {
     let bytes = workload.block_bytes.saturating_mul(depth.into());
     let mut workers = Vec::new();
     let mut stream = 0;
-    for (index, StreamGroup { cpus, memory, streams, direction }) in workload.groups.iter().enumerate() {
+    for (index, StreamGroup { cpus, memory, streams, direction, device }) in
+        workload.groups.iter().enumerate()
+    {
         for _ in 0..*streams {
             for _ in 0..parts.max(1) {
                 workers.push(StreamWorker {
                     group: index,
                     stream,
+                    device: *device,
                     direction: *direction,
                     mask: Mask::of(cpus),
                     wanted: BufferRequest { node: *memory, bytes, offset_lines: 0 },

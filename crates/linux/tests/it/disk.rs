@@ -88,9 +88,11 @@ fn workload(path: DiskPath, streams: &[(u32, Direction)]) -> IoWorkload {
         memory: node(),
         streams: *streams,
         direction: *direction,
+        device: 0,
     };
     IoWorkload {
         through: IoPath::Disk(path),
+        others: Vec::new(),
         groups: streams.iter().map(group).collect(),
         block_bytes: 128 << 10,
         depth: 4,
@@ -381,4 +383,31 @@ fn null_engine_counts_without_moving() {
     workload.through = IoPath::Null;
     let outcome = run(&workload).expect("streams");
     check(&workload, &outcome);
+}
+
+#[test]
+fn several_files_are_accessed_at_the_same_time() {
+    let folder = Folder::new("several");
+    let claims = [4, 8].map(|mib| Claim::file(&folder.0, mib * MIB).expect("a file"));
+    for method in methods() {
+        let [first, second] = [0, 1].map(|index: usize| {
+            let claim = &claims[index];
+            IoPath::Disk(DiskPath { method, ..path(claim.name(), claim.bytes()) })
+        });
+        let mut several =
+            IoWorkload { others: vec![second.clone()], ..workload(path("", 0), &[(1, Write), (2, Write)]) };
+        several.through = first;
+        several.groups[1].device = 1;
+        let outcome = run(&several).expect("streams");
+        check(&several, &outcome);
+        assert!(outcome.groups.iter().all(|group| group.requests > 0), "{method:?}: {outcome:?}");
+        let absent = IoWorkload { others: Vec::new(), ..several.clone() };
+        assert!(
+            matches!(run(&absent), Err(ProbeError::Refused { why, .. }) if why.contains("names no device"))
+        );
+        let mixed = IoWorkload { others: vec![IoPath::Null], ..several };
+        assert!(
+            matches!(run(&mixed), Err(ProbeError::Refused { why, .. }) if why.contains("different kinds"))
+        );
+    }
 }

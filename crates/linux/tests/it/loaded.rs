@@ -75,9 +75,11 @@ fn load_that_dies_or_never_starts_fails_the_run() {
 /// The CPU time of loading threads does not belong to the streams.
 #[test]
 fn processor_time_of_the_load_is_not_that_of_streams() {
-    let group = StreamGroup { cpus: cpus(), memory: node(), streams: 1, direction: Direction::Write };
+    let group =
+        StreamGroup { cpus: cpus(), memory: node(), streams: 1, direction: Direction::Write, device: 0 };
     let io = Workload::Io(IoWorkload {
         through: IoPath::Null,
+        others: Vec::new(),
         groups: vec![group],
         block_bytes: 1 << 20,
         depth: 1,

@@ -1,6 +1,7 @@
 //! I/O between memory and a device, and measurements by external programs.
 
 use super::common::{Direction, Sampling};
+use super::ping::Rail;
 use crate::ids::NodeId;
 use crate::set::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,10 @@ use std::fmt;
 pub struct IoWorkload {
     /// The device and its access method.
     pub through: IoPath,
-    /// Streams by CPUs and node; several groups form a mix.
+    /// Further devices of the same kind, whose streams run at the same time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<IoPath>,
+    /// Streams by device, CPUs and node; several groups form a mix.
     pub groups: Vec<StreamGroup>,
     /// Size of a request, message or transfer in bytes.
     pub block_bytes: u64,
@@ -37,6 +41,14 @@ pub struct StreamGroup {
     pub streams: u32,
     /// Device write or device read.
     pub direction: Direction,
+    /// Index of the device among all of the workload or record; 0 if there is only one.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub device: usize,
+}
+
+/// Whether a device is the first one, which documents omit.
+fn is_first(device: &usize) -> bool {
+    *device == 0
 }
 
 /// The path of data to a device.
@@ -112,6 +124,9 @@ pub struct TcpPath {
     /// Congestion control of the streams at both ends; `None` for each machine's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
+    /// Addresses of both ends; `None` for those of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rail: Option<Rail>,
 }
 
 /// An external program, run as one or several concurrent processes, each bound to CPUs and a node.
@@ -161,6 +176,16 @@ impl IoWorkload {
     pub fn streams(&self) -> u32 {
         self.groups.iter().map(|group| group.streams).fold(0, u32::saturating_add)
     }
+
+    /// Returns the paths of all devices, in the order of [`StreamGroup::device`].
+    pub fn paths(&self) -> impl Iterator<Item = &IoPath> {
+        std::iter::once(&self.through).chain(&self.others)
+    }
+
+    /// Returns whether every group of streams names a device.
+    pub fn has_all_devices(&self) -> bool {
+        self.groups.iter().all(|group| group.device <= self.others.len())
+    }
 }
 
 impl IoPath {
@@ -191,14 +216,19 @@ impl DiskMethod {
 
 impl fmt::Display for StreamGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cpus, memory, streams, direction } = self;
-        write!(f, "{streams} x {} on CPUs {cpus}, buffers on node {memory}", direction.name())
+        let Self { cpus, memory, streams, direction, device } = self;
+        write!(f, "{streams} x {} on CPUs {cpus}, buffers on node {memory}", direction.name())?;
+        match device {
+            0 => Ok(()),
+            device => write!(f, ", device {}", device + 1),
+        }
     }
 }
 
 impl fmt::Display for IoWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "I/O of {}", self.through.name())?;
+        let names: Vec<String> = self.paths().map(IoPath::name).collect();
+        write!(f, "I/O of {}", names.join(" and "))?;
         if let IoPath::Disk(disk) = &self.through {
             write!(f, " ({})", disk.method.name())?;
         }

@@ -20,6 +20,7 @@ pub struct Null;
 pub(crate) fn streams(through: IoPath, request: &CellRequest) -> Workload {
     Workload::Io(IoWorkload {
         through,
+        others: Vec::new(),
         groups: request.groups.to_vec(),
         block_bytes: request.block_bytes,
         depth: request.depth,

@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn device_read_is_a_reverse_test() {
         let (cpus, memory) = (CpuSet::one(CpuId(0)), NodeId(0));
-        let group = StreamGroup { cpus, memory, streams: 3, direction: Direction::Read };
+        let group = StreamGroup { cpus, memory, streams: 3, direction: Direction::Read, device: 0 };
         let line = "-c h -p {port} -J -t 2 -O 1 -i 0 -P 3 -l 1024";
         assert_eq!(args("h", &group, 1024, 2).join(" "), format!("{line} -R"));
         let write = StreamGroup { direction: Direction::Write, ..group };

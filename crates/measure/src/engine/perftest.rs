@@ -233,7 +233,7 @@ mod tests {
             gids: [Some(3), None],
         };
         let (cpus, memory) = (CpuSet::one(CpuId(0)), NodeId(0));
-        let group = StreamGroup { cpus, memory, streams: 2, direction: Direction::Write };
+        let group = StreamGroup { cpus, memory, streams: 2, direction: Direction::Write, device: 0 };
         let request = CellRequest {
             groups: std::slice::from_ref(&group),
             block_bytes: 65536,

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn both_ends_get_matching_arguments() {
         let (cpus, memory) = (CpuSet::one(CpuId(0)), NodeId(0));
-        let group = StreamGroup { cpus, memory, streams: 1, direction: Direction::Write };
+        let group = StreamGroup { cpus, memory, streams: 1, direction: Direction::Write, device: 0 };
         let request = CellRequest {
             groups: std::slice::from_ref(&group),
             block_bytes: 64,

@@ -26,6 +26,7 @@ impl Engine for Tcp {
             peer: self.far.peer.clone(),
             there: self.far.there(request.operation),
             congestion: self.congestion.clone(),
+            rail: None,
         };
         Ok(streams(IoPath::Tcp(path), request))
     }

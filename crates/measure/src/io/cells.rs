@@ -57,6 +57,7 @@ fn cell(
             memory: part.memory,
             streams: part.streams,
             direction: part.direction,
+            device: part.device,
         })
     };
     Ok(Cell {
@@ -116,6 +117,7 @@ fn parts(topology: &Topology, matrix: &Matrix) -> Result<Vec<Vec<MixPart>>, Camp
                     memory: *memory,
                     streams: *streams,
                     direction: *direction,
+                    device: 0,
                 };
                 way.iter().map(part).collect::<Vec<MixPart>>()
             }));
@@ -205,7 +207,11 @@ impl Cell {
                 true => format!("on node {cpu_node}"),
                 false => format!("on node {cpu_node} with buffers on {}", group.memory),
             };
-            format!("{} by {} {streams} {on}", group.direction.name(), group.streams)
+            let device = match group.device {
+                0 => String::new(),
+                device => format!(" of device {}", device + 1),
+            };
+            format!("{}{device} by {} {streams} {on}", group.direction.name(), group.streams)
         };
         let groups: Vec<String> = self.groups.iter().zip(&self.cpu_nodes).map(group).collect();
         groups.join(" beside ")

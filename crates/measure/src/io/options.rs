@@ -79,6 +79,8 @@ pub struct MixPart {
     pub streams: u32,
     /// Device write or device read.
     pub direction: Direction,
+    /// Index of the device among those of the engine; 0 if there is only one.
+    pub device: usize,
 }
 
 impl Default for IoOptions {

@@ -154,8 +154,13 @@ fn cpu_and_memory_nodes_are_selectable() {
 #[test]
 fn missing_or_unusable_nodes_are_errors() {
     let run = |cpu_node: u32, memory: u32| {
-        let part =
-            MixPart { cpu_node: NodeId(cpu_node), memory: NodeId(memory), streams: 1, direction: Read };
+        let part = MixPart {
+            cpu_node: NodeId(cpu_node),
+            memory: NodeId(memory),
+            streams: 1,
+            direction: Read,
+            device: 0,
+        };
         let options = IoOptions { what: IoSelection::Mixes(vec![vec![part]]), ..IoOptions::default() };
         let probe = Scripted { answer: by_distance, log: RefCell::default() };
         run_on(&probe, &Null, &options).map(|record| record.cells.len())
@@ -268,6 +273,7 @@ fn mix_has_total_and_per_group_results() {
         memory: NodeId(node),
         streams,
         direction: Write,
+        device: 0,
     };
     let mix = vec![part(2, 2), part(0, 1)];
     let (record, log) = measured(&IoOptions { what: IoSelection::Mixes(vec![mix]), ..IoOptions::default() });

@@ -1,5 +1,6 @@
 //! Campaigns on scripted and simulated machines.
 
+mod aggregate;
 mod campaign;
 mod io;
 mod latency;

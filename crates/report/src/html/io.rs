@@ -6,7 +6,7 @@ use crate::phrases::count;
 use crate::record_header::date;
 use crate::sheets::{self, Align, Sheet};
 use maud::{html, Markup};
-use numaio_schema::{IoRecord, PingRecord, Provenance};
+use numaio_schema::{AggregateRecord, IoRecord, PingRecord, Provenance};
 
 /// The maximum numbers of table rows and notes, which limit the size of the page.
 const MOST_ROWS: usize = 1000;
@@ -16,6 +16,12 @@ const MOST_NOTES: usize = 50;
 pub(super) fn write(page: &mut HtmlPage, record: &IoRecord) -> Markup {
     let sheet = sheets::io_sheet(record, page.unit);
     section(page, &format!("Measured I/O of {}", record.device.name), &record.provenance, &[sheet])
+}
+
+/// Writes a record of several devices at the same time.
+pub(super) fn write_aggregate(page: &mut HtmlPage, record: &AggregateRecord) -> Markup {
+    let sheets = sheets::aggregate_sheets(record, page.unit);
+    section(page, &format!("Measured I/O of {}", record.names()), &record.provenance, &sheets)
 }
 
 /// Writes a record of network latency.

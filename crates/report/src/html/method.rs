@@ -12,8 +12,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_schema::{
-    IoRecord, LatencyRecord, MachineSource, Method, Model, PingRecord, Provenance, Reading, Rounds,
-    StreamRecord, StreamScope, SweepRecord,
+    AggregateRecord, IoRecord, LatencyRecord, MachineSource, Method, Model, PingRecord, Provenance, Reading,
+    Rounds, StreamRecord, StreamScope, SweepRecord,
 };
 use std::collections::BTreeSet;
 
@@ -214,9 +214,20 @@ pub(super) fn latency_settings(latency: &LatencyRecord) -> Vec<Setting> {
 
 /// Returns the settings of measured I/O.
 pub(super) fn io_settings(io: &IoRecord) -> Vec<Setting> {
-    let mut settings =
-        vec![("Device", io_text::device_sentence(&io.device)), ("Engine", io_text::method_sentence(io))];
+    let mut settings = vec![
+        ("Device", io_text::device_sentence(&io.device)),
+        ("Engine", io_text::method_sentence(&io.method, &io.cells)),
+    ];
     settings.extend(round_settings(&io.method.rounds, io.cells.iter().map(|cell| &cell.bytes_per_s)));
+    settings
+}
+
+/// Returns the settings of measured I/O of several devices.
+pub(super) fn aggregate_settings(record: &AggregateRecord) -> Vec<Setting> {
+    let devices = record.devices.iter().map(|device| ("Device", io_text::device_sentence(device)));
+    let mut settings: Vec<Setting> = devices.collect();
+    settings.push(("Engine", io_text::method_sentence(&record.method, &record.cells)));
+    settings.extend(round_settings(&record.method.rounds, record.cells.iter().map(|cell| &cell.bytes_per_s)));
     settings
 }
 

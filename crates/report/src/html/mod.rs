@@ -187,6 +187,7 @@ fn write_machine(page: &mut HtmlPage, machine: &MachineDocuments, name: &str, li
     sections.extend(machine.sweeps.iter().map(|it| sweep::write(page, it)));
     sections.extend(machine.latencies.iter().map(|it| latency::write(page, it)));
     sections.extend(machine.ios.iter().map(|it| io::write(page, it)));
+    sections.extend(machine.aggregates.iter().map(|it| io::write_aggregate(page, it)));
     sections.extend(machine.pings.iter().map(|it| io::write_pings(page, it)));
     if !machine.comparisons.is_empty() || !machine.views.is_empty() {
         sections.push(comparison::write(page, &machine.comparisons, &machine.views));
@@ -239,6 +240,9 @@ fn method_sections(page: &mut HtmlPage, machine: &MachineDocuments) -> Markup {
         }
         @for io in &machine.ios {
             (method::write(page, &format!("I/O of {}", io.device.name), (machine, &io.provenance), &method::io_settings(io)))
+        }
+        @for it in &machine.aggregates {
+            (method::write(page, &format!("I/O of {}", it.names()), (machine, &it.provenance), &method::aggregate_settings(it)))
         }
         @for ping in &machine.pings {
             (method::write(page, &format!("Latency of {}", ping.device.name), (machine, &ping.provenance), &method::ping_settings(ping)))

@@ -18,7 +18,7 @@ pub(crate) fn sheet(record: &IoRecord, unit: BandwidthUnit) -> Sheet {
     let title = format!(
         "I/O of {} with {}: medians ({unit})",
         io_text::device_name(&record.device),
-        io_text::engine_name(record)
+        io_text::engine_name(&record.method)
     );
     let head = ["Streams", "Operation", "Block", "Median", "95 % interval", "n", "Parts of a mix"];
     let mut sheet = Sheet::new(title, head, Align::Right);

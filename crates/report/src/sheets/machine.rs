@@ -47,14 +47,23 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
     let ios = machine.ios.iter().map(|record| Measurement {
         subject: "I/O",
         provenance: &record.provenance,
-        method: format!("{}: {}", record.device.name, io_text::method_sentence(record)),
+        method: format!(
+            "{}: {}",
+            record.device.name,
+            io_text::method_sentence(&record.method, &record.cells)
+        ),
+    });
+    let aggregates = machine.aggregates.iter().map(|record| Measurement {
+        subject: "I/O",
+        provenance: &record.provenance,
+        method: format!("{}: {}", record.names(), io_text::method_sentence(&record.method, &record.cells)),
     });
     let pings = machine.pings.iter().map(|record| Measurement {
         subject: "Network latency",
         provenance: &record.provenance,
         method: format!("{}: {}", record.device.name, ping::method_sentence(record)),
     });
-    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(pings).collect()
+    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(aggregates).chain(pings).collect()
 }
 
 fn about(machine: &MachineDocuments, unit: BandwidthUnit) -> Sheet {

@@ -1,5 +1,6 @@
 //! A report as plain tables, shared by the LaTeX and Markdown formats.
 
+mod aggregate;
 mod comparison;
 mod fleet;
 mod io;
@@ -10,6 +11,7 @@ mod ping;
 mod sheet;
 mod sweep;
 
+pub(crate) use aggregate::sheets as aggregate_sheets;
 pub(crate) use io::sheet as io_sheet;
 pub(crate) use ping::{method_sentence as ping_method, sheets as ping_sheets};
 pub(crate) use sheet::{Align, Section, Sheet, Text};
@@ -63,6 +65,7 @@ fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
     let sweeps = machine.sweeps.iter().flat_map(|record| sweep::sheets(record, unit));
     let latencies = machine.latencies.iter().flat_map(|record| matrix::latency_sheets(record, unit));
     let ios = machine.ios.iter().map(|record| io::sheet(record, unit));
+    let aggregates = machine.aggregates.iter().flat_map(|record| aggregate::sheets(record, unit));
     let pings = machine.pings.iter().flat_map(|record| ping::sheets(record, unit));
     let compared = machine.comparisons.iter().flat_map(|comparison| comparison::sheets(comparison, unit));
     let uncompared = comparison::uncompared_views(&machine.views, unit);
@@ -72,7 +75,7 @@ fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
         Section { title: "STREAM", sheets: streams.collect() },
         Section { title: "Programs", sheets: sweeps.collect() },
         Section { title: "Latency", sheets: latencies.collect() },
-        Section { title: "Measured I/O", sheets: ios.collect() },
+        Section { title: "Measured I/O", sheets: ios.chain(aggregates).collect() },
         Section { title: "Network latency", sheets: pings.collect() },
         Section { title: "Comparison of views", sheets: compared.chain(uncompared).collect() },
     ];

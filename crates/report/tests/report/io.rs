@@ -28,6 +28,7 @@ fn cell(parts: &[Part], block_bytes: u64, gb_per_s: f64) -> IoCell {
         memory: NodeId(*memory),
         streams: *streams,
         direction: *direction,
+        device: 0,
     };
     let part = |_: &Part| Summary::of(&[gb_per_s * 1e9 / parts.len() as f64; 6], None);
     IoCell {

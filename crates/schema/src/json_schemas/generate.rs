@@ -1,5 +1,6 @@
 //! Derives the definitions of all documents from their types.
 
+use crate::aggregate::AggregateRecord;
 use crate::balance::BalanceEvent;
 use crate::baseline::BaselineComparison;
 use crate::cost::ProgramCost;
@@ -77,6 +78,7 @@ pub fn generate_definitions() -> Value {
         LATENCY_SCHEMA: LatencyRecord,
         MODEL_SCHEMA: Model,
         NEAR_SCHEMA: NearDocument,
+        AGGREGATE_SCHEMA: AggregateRecord,
         PING_SCHEMA: PingRecord,
         PLACEMENT_SCHEMA: PlacementPlan,
         PLAN_PROBLEM_SCHEMA: PlanProblem,

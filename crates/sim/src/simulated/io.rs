@@ -17,19 +17,38 @@ const REQUEST_NS: u64 = 5_000;
 /// Maximum number of streams of a run.
 const MAX_STREAMS: u32 = 1 << 16;
 
+/// A device that carries streams.
+#[derive(Clone, Copy)]
+struct SimulatedDevice<'a> {
+    spec: &'a IoSpec,
+    node: Option<NodeId>,
+}
+
+/// Streams of a device with buffers on a node.
+struct BufferFlow {
+    /// Index of the device in the workload.
+    device: usize,
+    node: NodeId,
+    streams: u32,
+}
+
 impl Simulated {
     /// Returns the bytes per second of each group of streams without noise.
     ///
     /// # Errors
     /// As [`numaio_machine::probe::Probe::run`].
     pub fn io_truth(&self, io: &IoWorkload) -> Result<Vec<f64>, ProbeError> {
-        let (spec, node) = self.admit_io(io)?;
-        Ok(self.io_rates(spec, node, io).into_iter().map(|rate| rate * self.balancing_factor()).collect())
+        let devices = self.admit_io(io)?;
+        Ok(self.io_rates(&devices, io).into_iter().map(|rate| rate * self.balancing_factor()).collect())
     }
 
-    /// Returns the device's rates and node.
-    fn admit_io(&self, io: &IoWorkload) -> Result<(&IoSpec, Option<NodeId>), ProbeError> {
-        let device = self.device_of_path(&io.through)?;
+    /// Returns rates and node of each device.
+    fn admit_io(&self, io: &IoWorkload) -> Result<Vec<SimulatedDevice<'_>>, ProbeError> {
+        let found = io.paths().enumerate().map(|(index, path)| self.device_of_path(index, path));
+        let devices = found.collect::<Result<_, _>>()?;
+        if !io.has_all_devices() {
+            return refused("run", "a stream group names no device of the workload");
+        }
         if io.block_bytes == 0 || io.depth == 0 {
             return refused("run", "requests of no bytes, or none in flight");
         }
@@ -39,9 +58,11 @@ impl Simulated {
         if io.streams() > MAX_STREAMS {
             return refused(&format!("{} streams", io.streams()), "more than a simulated machine starts");
         }
-        if let IoPath::Disk(disk) = &io.through {
-            if disk.bytes < io.block_bytes {
-                return refused(&disk.path, "the area is smaller than a block");
+        for path in io.paths() {
+            if let IoPath::Disk(disk) = path {
+                if disk.bytes < io.block_bytes {
+                    return refused(&disk.path, "the area is smaller than a block");
+                }
             }
         }
         for group in &io.groups {
@@ -49,88 +70,100 @@ impl Simulated {
         }
         self.admit_buffers(&buffers(io), Pages::Base)?;
         match io.sampling {
-            Sampling::Window { .. } => admit_samples(io.sampling).map(|()| device),
+            Sampling::Window { .. } => admit_samples(io.sampling).map(|()| devices),
             Sampling::Repetitions { .. } => refused("run", "streams have no repetitions"),
         }
     }
 
-    /// Returns the device of a path: a disk by the name of its file, a network by its first
-    /// interface, a GPU by its index.
-    fn device_of_path(&self, through: &IoPath) -> Result<(&IoSpec, Option<NodeId>), ProbeError> {
+    /// Returns the device of a path: a disk by the name of its file, a GPU by its index, and for
+    /// TCP the interface with the index of the path among those of the workload.
+    fn device_of_path(&self, index: usize, through: &IoPath) -> Result<SimulatedDevice<'_>, ProbeError> {
         let of_kind = |kind| self.spec.devices.iter().filter(move |device| device.kind == kind);
         let named = |device: &&DeviceSpec, path: &str| {
             path.rsplit_once('/').is_some_and(|(_, name)| device.names.iter().any(|other| other == name))
         };
         let device = match through {
             IoPath::Disk(disk) => self.spec.devices.iter().find(|device| named(device, &disk.path)),
-            IoPath::Tcp(_) => of_kind(DeviceKind::Network).find(|device| device.io.is_some()),
+            IoPath::Tcp(_) => of_kind(DeviceKind::Network).filter(|device| device.io.is_some()).nth(index),
             IoPath::Gpu { device } => of_kind(DeviceKind::Gpu).nth(*device as usize),
             IoPath::Null => None,
         };
-        let io = device.and_then(|device| Some((device.io.as_ref()?, device.node)));
-        io.ok_or_else(|| ProbeError::Unsupported { what: through.name() })
+        let found =
+            device.and_then(|device| Some(SimulatedDevice { spec: device.io.as_ref()?, node: device.node }));
+        found.ok_or_else(|| ProbeError::Unsupported { what: through.name() })
     }
 
     /// Returns the bytes per second of each group.
-    fn io_rates(&self, spec: &IoSpec, device: Option<NodeId>, io: &IoWorkload) -> Vec<f64> {
-        let groups = &io.groups;
+    fn io_rates(&self, devices: &[SimulatedDevice], io: &IoWorkload) -> Vec<f64> {
         let request = Request { bytes: io.block_bytes as f64, depth: f64::from(io.depth) };
-        let mut streams: BTreeMap<(Direction, NodeId), u32> = BTreeMap::new();
-        for group in groups {
-            *streams.entry((group.direction, group.memory)).or_default() += group.streams;
+        let key = |group: &StreamGroup| (group.direction, group.device, group.memory);
+        let mut streams: BTreeMap<(Direction, usize, NodeId), u32> = BTreeMap::new();
+        for group in &io.groups {
+            *streams.entry(key(group)).or_default() += group.streams;
         }
-        let mut rates: BTreeMap<(Direction, NodeId), f64> = BTreeMap::new();
+        let mut rates: BTreeMap<(Direction, usize, NodeId), f64> = BTreeMap::new();
         for direction in [Direction::Write, Direction::Read] {
-            let of_direction = streams.iter().filter(|((other, _), _)| *other == direction);
-            let nodes: Vec<(NodeId, u32)> =
-                of_direction.map(|((_, node), streams)| (*node, *streams)).collect();
+            let of_direction = streams.iter().filter(|((other, ..), _)| *other == direction);
+            let flows: Vec<BufferFlow> = of_direction
+                .map(|((_, device, node), streams)| BufferFlow {
+                    device: *device,
+                    node: *node,
+                    streams: *streams,
+                })
+                .collect();
             // Sharing without streams would give the loads their bandwidth without streams.
-            if nodes.is_empty() {
+            if flows.is_empty() {
                 continue;
             }
-            let paths = self.paths_of_buffers((spec, device), direction, &nodes);
-            let shared = self.shared(spec.rates(direction), &nodes, &paths, request);
-            rates.extend(nodes.iter().zip(shared).map(|((node, _), rate)| ((direction, *node), rate)));
+            let paths = self.paths_of_buffers(devices, direction, &flows);
+            for (index, device) in devices.iter().enumerate() {
+                let own = flows.iter().zip(&paths).filter(|(flow, _)| flow.device == index);
+                let own: Vec<(&BufferFlow, f64)> = own.map(|(flow, path)| (flow, *path)).collect();
+                let shared = self.shared(device.spec.rates(direction), &own, request);
+                let of_node =
+                    |((flow, _), rate): (&(&BufferFlow, f64), f64)| ((direction, index, flow.node), rate);
+                rates.extend(own.iter().zip(shared).map(of_node));
+            }
         }
         let of_group = |group: &StreamGroup| {
-            let key = (group.direction, group.memory);
-            let all = streams.get(&key).copied().unwrap_or(1).max(1);
-            rates.get(&key).copied().unwrap_or(0.0) * f64::from(group.streams) / f64::from(all)
+            let all = streams.get(&key(group)).copied().unwrap_or(1).max(1);
+            rates.get(&key(group)).copied().unwrap_or(0.0) * f64::from(group.streams) / f64::from(all)
         };
-        groups.iter().map(of_group).collect()
+        io.groups.iter().map(of_group).collect()
     }
 
-    /// Returns the bytes per second of each node in one direction, given its number of streams.
-    fn shared(&self, rates: &IoRates, nodes: &[(NodeId, u32)], paths: &[f64], request: Request) -> Vec<f64> {
-        let demand = |((node, streams), path): (&(NodeId, u32), &f64)| NodeDemand {
-            position: self.spec.nodes.iter().position(|other| other.id == *node).unwrap_or(0),
-            streams: f64::from(*streams),
+    /// Returns the bytes per second of a device's streams by node in one direction, given the rates
+    /// of their paths.
+    fn shared(&self, rates: &IoRates, flows: &[(&BufferFlow, f64)], request: Request) -> Vec<f64> {
+        let demand = |(flow, path): &(&BufferFlow, f64)| NodeDemand {
+            position: self.spec.nodes.iter().position(|other| other.id == flow.node).unwrap_or(0),
+            streams: f64::from(flow.streams),
             path: *path,
             stream: rates.stream.unwrap_or(f64::INFINITY),
         };
-        let nodes: Vec<NodeDemand> = nodes.iter().zip(paths).map(demand).collect();
+        let nodes: Vec<NodeDemand> = flows.iter().map(demand).collect();
         rule_rates(&rates.sharing, rates.cap, &nodes, request)
     }
 
-    /// Returns the bytes per second of the paths to buffers on nodes, given their numbers of
-    /// streams, beside the load.
+    /// Returns the bytes per second of the paths to buffers beside the load and the other devices.
     fn paths_of_buffers(
         &self,
-        (spec, device): (&IoSpec, Option<NodeId>),
+        devices: &[SimulatedDevice],
         direction: Direction,
-        nodes: &[(NodeId, u32)],
+        flows: &[BufferFlow],
     ) -> Vec<f64> {
-        let paths = nodes.iter().map(|(node, _)| self.path_of_buffers(spec.rates(direction), *node));
-        let Some(device) = device else { return paths.collect() };
-        let flow = |((memory, streams), path): (&(NodeId, u32), f64)| DeviceFlow {
-            device,
-            memory: *memory,
-            direction,
-            streams: *streams,
-            path,
+        let of =
+            |flow: &BufferFlow| self.path_of_buffers(devices[flow.device].spec.rates(direction), flow.node);
+        let paths: Vec<f64> = flows.iter().map(of).collect();
+        let device_flow = |(flow, path): (&BufferFlow, &f64)| {
+            let device = devices[flow.device].node?;
+            Some(DeviceFlow { device, memory: flow.node, direction, streams: flow.streams, path: *path })
         };
-        let flows: Vec<DeviceFlow> = nodes.iter().zip(paths).map(flow).collect();
-        self.wiring.device_rates(&flows)
+        let shared: Option<Vec<DeviceFlow>> = flows.iter().zip(&paths).map(device_flow).collect();
+        match shared {
+            Some(shared) => self.wiring.device_rates(&shared, devices.len() > 1),
+            None => paths,
+        }
     }
 
     /// Returns the bytes per second of the path to buffers on a node, some of which may be
@@ -148,15 +181,18 @@ impl Simulated {
     }
 
     pub(super) fn io(&self, io: &IoWorkload) -> Result<IoOutcome, ProbeError> {
-        let (spec, device) = self.admit_io(io)?;
+        let devices = self.admit_io(io)?;
         let node = io.groups.first().map_or(NodeId(0), |group| group.memory);
         let (mut random, factor) = self.next_run(Flow { source: node, sink: node });
-        let rates: Vec<f64> = self.io_rates(spec, device, io).iter().map(|rate| rate * factor).collect();
+        let rates: Vec<f64> = self.io_rates(&devices, io).iter().map(|rate| rate * factor).collect();
         let (ns, slices, cut) = self.slices(io, rates.iter().sum());
-        // A stall stops all groups at once.
-        let bursts = stall_factors(spec, io, slices, &mut random);
+        // A stall stops all groups of a device at once.
+        let direction = io.groups.first().map_or(Direction::Read, |group| group.direction);
+        let of_device =
+            |device: &SimulatedDevice| stall_factors(device.spec.rates(direction), slices, &mut random);
+        let bursts: Vec<Vec<f64>> = devices.iter().map(of_device).collect();
         let group = |(group, rate): (&StreamGroup, &f64)| {
-            let samples = self.io_samples(*rate, ns, &bursts, &mut random);
+            let samples = self.io_samples(*rate, ns, &bursts[group.device], &mut random);
             let bytes = samples.iter().map(|sample| sample.bytes).fold(0, u64::saturating_add);
             let residency = self.residency(&[buffer(io, group)], Pages::Base);
             IoGroupOutcome { samples, requests: bytes.div_ceil(io.block_bytes), residency }
@@ -207,9 +243,8 @@ const STALLED_SAMPLES: f64 = 0.25;
 
 /// Returns a factor of each sample; their mean is 1. A stall falls into one sample of four, so that
 /// the median of samples is above the mean.
-fn stall_factors(spec: &IoSpec, io: &IoWorkload, slices: u32, random: &mut Random) -> Vec<f64> {
-    let direction = io.groups.first().map_or(Direction::Read, |group| group.direction);
-    let Some(stalls) = spec.rates(direction).stalls else { return vec![1.0; slices as usize] };
+fn stall_factors(rates: &IoRates, slices: u32, random: &mut Random) -> Vec<f64> {
+    let Some(stalls) = rates.stalls else { return vec![1.0; slices as usize] };
     let between = 1.0 / (1.0 - stalls);
     let within = (1.0 - (1.0 - STALLED_SAMPLES) * between) / STALLED_SAMPLES;
     let stalled = (f64::from(slices) * STALLED_SAMPLES + random.unit()).floor() as u32;

@@ -54,7 +54,12 @@ fn peer_honors_the_placement_and_rejects_a_missing_one() {
     let server = TestServer::start();
     let kernel = kernel_with_peer(&server);
     let there = |cpus, node| IoWorkload {
-        through: IoPath::Tcp(TcpPath { peer: server.name(), there: Some((cpus, node)), congestion: None }),
+        through: IoPath::Tcp(TcpPath {
+            peer: server.name(),
+            there: Some((cpus, node)),
+            congestion: None,
+            rail: None,
+        }),
         ..workload("", &[(1, Direction::Write)])
     };
     let (cpus, node) = placement();

@@ -87,9 +87,11 @@ pub fn workload(peer: &str, groups: &[(u32, Direction)]) -> IoWorkload {
         memory,
         streams: *streams,
         direction: *direction,
+        device: 0,
     };
     IoWorkload {
-        through: IoPath::Tcp(TcpPath { peer: peer.to_owned(), there: None, congestion: None }),
+        through: IoPath::Tcp(TcpPath { peer: peer.to_owned(), there: None, congestion: None, rail: None }),
+        others: Vec::new(),
         groups: groups.iter().map(group).collect(),
         block_bytes: 64 << 10,
         depth: 1,

@@ -1,7 +1,7 @@
 //! `numaio bench disk`: measures a disk, or a file on one.
 
 use super::disk_args::{DiskArgs, EngineArg, MethodArg};
-use super::shared;
+use super::shared::{self, BenchRecords};
 use super::target::{self, Target};
 use crate::commands::tape_io;
 use crate::failure::Failure;
@@ -11,34 +11,79 @@ use crate::output;
 use numaio_linux::io::{best_method, lockable_bytes};
 use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
-use numaio_machine::workload::{DiskMethod, DiskOrder, DiskPath};
-use numaio_measure::engine::{Disk, Engine, Fio, Null};
+use numaio_machine::workload::{DiskMethod, DiskOrder, DiskPath, IoPath};
+use numaio_measure::engine::{Disk, Engine, Fio, Null, Several};
+use numaio_measure::io::Matrix;
 use numaio_measure::IoOptions;
 use numaio_report::io_text;
 use numaio_schema::{IoEngine, IoRecord};
 
 /// Runs `numaio bench disk`.
-pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<Vec<IoRecord>, Failure> {
+pub fn run(common: &Common, machine: &Machine, args: &DiskArgs) -> Result<BenchRecords, Failure> {
     let topology = discover(machine);
+    match args.device.len() + args.file.len() {
+        0 | 1 => run_one(common, machine, &topology, args).map(BenchRecords::Io),
+        _ => run_several(common, machine, &topology, args),
+    }
+}
+
+fn run_one(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    args: &DiskArgs,
+) -> Result<Vec<IoRecord>, Failure> {
     let show = |records: &[IoRecord]| shared::pages(common, records, io_text);
-    let target = match args.engine {
-        EngineArg::Null => target::none(),
+    let targets = match args.engine {
+        EngineArg::Null => vec![target::none()],
         _ if !machine.is_live() => {
-            let records = from_tape(common, machine, &topology, args)?;
+            let records = from_tape(common, machine, topology, args)?;
             return shared::show(&args.bounds, records, show);
         }
-        _ => target::live(common, machine, &topology, args)?,
+        _ => target::live(common, machine, topology, args)?,
     };
-    let path = path(common, args, &target);
-    let matrix = args.placement.matrix(common, &topology, &target.device, &args.bounds.load);
+    let [target] = targets.as_slice() else { return Err(Failure::usage("expected one disk")) };
+    let path = path(args, method(common, args), target);
+    let matrix = args.placement.matrix(common, topology, &target.device, &args.bounds.load);
     let options = IoOptions {
         block_bytes: vec![args.block],
         depth: args.depth,
         ..args.bounds.options(matrix, machine.time())
     };
-    let engines = engines(args, &path, &target);
+    let engines = engines(args, &path, target);
     let campaign = (engines.as_slice(), &target.device, &options);
-    shared::bench(common, machine, &topology, &args.bounds, campaign, show)
+    shared::bench(common, machine, topology, &args.bounds, campaign, show)
+}
+
+/// Measures several disks or files, each alone and all at the same time.
+fn run_several(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    args: &DiskArgs,
+) -> Result<BenchRecords, Failure> {
+    if args.engine != EngineArg::Disk {
+        return Err(Failure::usage("several disks are measured by the built-in engine only")
+            .hint("omit --engine, or specify one --device or --file"));
+    }
+    if !machine.is_live() {
+        let files = args.file.iter().map(|file| file.display().to_string());
+        let names: Vec<String> =
+            args.device.iter().map(|name| target::short(name).to_owned()).chain(files).collect();
+        return shared::show_aggregate_on_tape(common, machine, &args.bounds, &names);
+    }
+    let targets = target::live(common, machine, topology, args)?;
+    let method = method(common, args);
+    let paths = targets.iter().map(|target| IoPath::Disk(path(args, method, target)));
+    let engine = Several { engine: IoEngine::Disk, paths: paths.collect() };
+    let io = IoOptions {
+        block_bytes: vec![args.block],
+        depth: args.depth,
+        ..args.bounds.options(Matrix::default(), machine.time())
+    };
+    let devices = targets.iter().map(|target| target.device.clone()).collect();
+    let campaign = (&engine, devices, &args.placement.of_several(io));
+    shared::bench_several(common, (machine, topology), &args.bounds, campaign, |_| ())
 }
 
 /// Returns the records of the disk or file on a tape by the requested engines.
@@ -48,13 +93,12 @@ fn from_tape(
     topology: &Topology,
     args: &DiskArgs,
 ) -> Result<Vec<IoRecord>, Failure> {
-    let file = args.file.as_ref().map(|file| file.display().to_string());
+    let file = args.file.first().map(|file| file.display().to_string());
+    let requested = args.device.first();
     let is_requested = |record: &IoRecord| {
         let device = &record.device;
-        let same_device = args
-            .device
-            .as_deref()
-            .is_none_or(|name| target::short(name) == device.name || device.pci.as_deref() == Some(name));
+        let same_device = requested
+            .is_none_or(|name| target::short(name) == device.name || device.pci.as_ref() == Some(name));
         let same_file = file.is_none() || file == device.reached_via;
         let same_engine = match args.engine {
             EngineArg::Disk => record.method.engine == IoEngine::Disk,
@@ -67,16 +111,16 @@ fn from_tape(
     let mut records = tape_io::records(common, machine, topology)?;
     records.retain(is_requested);
     if records.is_empty() {
-        let name = args.device.clone().or(file).unwrap_or_else(|| "a disk".to_owned());
+        let name = requested.cloned().or(file).unwrap_or_else(|| "a disk".to_owned());
         return Err(Failure::new(format!("not on the tape: I/O of '{name}' by this engine"))
             .hint("numaio record --bench \"disk ...\" records it"));
     }
     Ok(records)
 }
 
-/// Returns the part of the disk to access, and the method.
-fn path(common: &Common, args: &DiskArgs, target: &Target) -> DiskPath {
-    let method = match args.method {
+/// Returns the requested method, or the best that is permitted.
+fn method(common: &Common, args: &DiskArgs) -> DiskMethod {
+    match args.method {
         Some(MethodArg::Uring) => DiskMethod::Uring,
         Some(MethodArg::Aio) => DiskMethod::Aio,
         Some(MethodArg::Threads) => DiskMethod::Threads,
@@ -87,7 +131,11 @@ fn path(common: &Common, args: &DiskArgs, target: &Target) -> DiskPath {
             }
             method
         }
-    };
+    }
+}
+
+/// Returns the part of the disk to access.
+fn path(args: &DiskArgs, method: DiskMethod, target: &Target) -> DiskPath {
     DiskPath {
         path: target.path.clone(),
         at: 0,

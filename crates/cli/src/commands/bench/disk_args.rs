@@ -10,19 +10,21 @@ use std::path::PathBuf;
 #[command(group = clap::ArgGroup::new("target").args(["device", "file"]))]
 pub struct DiskArgs {
     /// Disk or partition, for example nvme0n1 or /dev/sdb
+    ///
+    /// Repeat it to measure several disks: each alone, all at the same time, and the sum.
     #[arg(long, short, value_name = "DEV")]
-    pub device: Option<String>,
-    /// New file, or a directory for a temporary file
+    pub device: Vec<String>,
+    /// New file, or a directory for a temporary file; repeatable as --device
     ///
     /// The file is removed at the end, even if numaio is killed. An existing file can only be read,
     /// with
     /// --direction read. First --area bytes of a new file are written, in addition to --seconds and
     /// --bytes.
     #[arg(long, value_name = "PATH")]
-    pub file: Option<PathBuf>,
-    /// Confirm writing to --device by naming DEV again: all data on it is lost
+    pub file: Vec<PathBuf>,
+    /// Confirm writing to --device by naming DEV again, each one: all data on it is lost
     #[arg(long, value_name = "DEV", requires = "device")]
-    pub i_know_this_destroys: Option<String>,
+    pub i_know_this_destroys: Vec<String>,
     /// Engine that moves the data; all compares disk and fio
     #[arg(long, value_name = "ENGINE", default_value = "disk")]
     pub engine: EngineArg,

@@ -1,6 +1,6 @@
 //! `numaio bench gpu`: measures copies between memory on each node and a GPU.
 
-use super::shared::{self, BoundsArgs, PlacementArgs};
+use super::shared::{self, BenchRecords, BoundsArgs, PlacementArgs};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::{count, Common, Directions};
@@ -11,12 +11,13 @@ use numaio_machine::devices::PciAddress;
 use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
+use numaio_machine::workload::IoPath;
 use numaio_measure::engine::nvbandwidth::{self, ListedGpu};
-use numaio_measure::engine::{Cuda, Engine, Nvbandwidth};
+use numaio_measure::engine::{Cuda, Engine, Nvbandwidth, Several};
 use numaio_measure::io::Matrix;
 use numaio_measure::IoOptions;
 use numaio_report::gpu_text;
-use numaio_schema::{IoDevice, IoRecord};
+use numaio_schema::{IoDevice, IoEngine, IoRecord};
 
 /// Maximum bytes of a copy.
 const MAX_BYTES: u64 = 16 << 30;
@@ -28,8 +29,10 @@ const MAX_SIZES: usize = 64;
 #[command(mut_arg("streams", |streams| streams.default_value("1")))]
 pub struct GpuArgs {
     /// GPU, by number such as cuda:0 or by PCI address; default: cuda:0
+    ///
+    /// Repeat it to measure several GPUs: each alone, all at the same time, and the sum.
     #[arg(long, short, value_name = "DEV")]
-    pub device: Option<String>,
+    pub device: Vec<String>,
     /// Measure only both directions at once; default: each alone, too
     #[arg(long, conflicts_with = "direction")]
     pub both_at_once: bool,
@@ -64,23 +67,68 @@ pub enum EngineArg {
 pub struct Sizes(Vec<u64>);
 
 /// Runs `numaio bench gpu`.
-pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<Vec<IoRecord>, Failure> {
+pub fn run(common: &Common, machine: &Machine, args: &GpuArgs) -> Result<BenchRecords, Failure> {
     let topology = discover(machine);
+    match args.device.len() {
+        0 | 1 => run_one(common, machine, &topology, args).map(BenchRecords::Io),
+        _ => run_several(common, machine, &topology, args),
+    }
+}
+
+fn run_one(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    args: &GpuArgs,
+) -> Result<Vec<IoRecord>, Failure> {
     let (gpus, engine) = match machine.is_live() {
         true => discover_gpus(common, machine, args.engine)?,
         false => (gpu_on_tape(args)?, args.engine.unwrap_or(EngineArg::Cuda)),
     };
-    let gpu = choose(common, &topology, &gpus, args.device.as_deref())?;
-    let device = device(&topology, gpu);
+    let gpu = choose(common, topology, &gpus, args.device.first().map(String::as_str))?;
+    let device = device(topology, gpu);
     let options = IoOptions {
         block_bytes: args.sizes.0.clone(),
         depth: args.depth,
-        ..args.bounds.options(matrix(common, args, &topology, &device), machine.time())
+        ..args.bounds.options(matrix(common, args, topology, &device), machine.time())
     };
     let engines = engines(engine, gpu.index);
     let show = |records: &[IoRecord]| shared::pages(common, records, gpu_text);
     let campaign = (engines.as_slice(), &device, &options);
-    shared::bench(common, machine, &topology, &args.bounds, campaign, show)
+    shared::bench(common, machine, topology, &args.bounds, campaign, show)
+}
+
+/// Measures several GPUs, each alone and all at the same time.
+fn run_several(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    args: &GpuArgs,
+) -> Result<BenchRecords, Failure> {
+    if !machine.is_live() {
+        return shared::show_aggregate_on_tape(common, machine, &args.bounds, &args.device);
+    }
+    if args.both_at_once {
+        return Err(Failure::usage("several GPUs are measured in one direction at a time")
+            .hint("omit --both-at-once, or specify one --device"));
+    }
+    let (gpus, engine) = discover_gpus(common, machine, args.engine)?;
+    if engine != EngineArg::Cuda {
+        return Err(Failure::usage("several GPUs are measured by the engine cuda only")
+            .hint("use a numaio that is not linked statically, or specify one --device"));
+    }
+    let chosen = args.device.iter().map(|name| choose(common, topology, &gpus, Some(name)));
+    let chosen: Vec<&ListedGpu> = chosen.collect::<Result<_, Failure>>()?;
+    let paths = chosen.iter().map(|gpu| IoPath::Gpu { device: gpu.index });
+    let engine = Several { engine: IoEngine::Cuda, paths: paths.collect() };
+    let io = IoOptions {
+        block_bytes: args.sizes.0.clone(),
+        depth: args.depth,
+        ..args.bounds.options(Matrix::default(), machine.time())
+    };
+    let devices = chosen.iter().map(|gpu| device(topology, gpu)).collect();
+    let campaign = (&engine, devices, &args.placement.of_several(io));
+    shared::bench_several(common, (machine, topology), &args.bounds, campaign, |_| ())
 }
 
 /// Returns the GPUs of this machine, and the engine that can reach them.
@@ -111,7 +159,7 @@ fn to_listed(gpu: &cuda::Gpu) -> ListedGpu {
 
 /// Returns the requested GPU of a tape, by name only.
 fn gpu_on_tape(args: &GpuArgs) -> Result<Vec<ListedGpu>, Failure> {
-    let name = args.device.as_deref().unwrap_or("cuda:0");
+    let name = args.device.first().map_or("cuda:0", String::as_str);
     let index = index(name).ok_or_else(|| {
         Failure::usage(format!("invalid GPU '{name}' of a recorded machine"))
             .hint("expected a name such as cuda:0")

@@ -54,8 +54,8 @@ pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Re
     match command {
         BenchCommand::Net(command) => net::run(common, machine, command),
         BenchCommand::Rdma(command) => rdma::run(common, machine, command),
-        BenchCommand::Disk(command) => disk::run(common, machine, command).map(BenchRecords::Io),
-        BenchCommand::Gpu(command) => gpu::run(common, machine, command).map(BenchRecords::Io),
+        BenchCommand::Disk(command) => disk::run(common, machine, command),
+        BenchCommand::Gpu(command) => gpu::run(common, machine, command),
     }
 }
 

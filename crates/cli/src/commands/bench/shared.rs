@@ -13,18 +13,23 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
-use numaio_measure::engine::Engine;
+use numaio_measure::engine::{Engine, Several};
 use numaio_measure::io::{self, IoSelection, Matrix, Placements};
-use numaio_measure::{IoOptions, Rule};
+use numaio_measure::{AggregateOptions, IoOptions, Rule};
 use numaio_model::io_ranks;
-use numaio_report::{io_agreement, io_loads_text, TextStyle};
-use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Load, Model, PingRecord};
+use numaio_report::{aggregate_text, io_agreement, io_loads_text, TextStyle};
+use numaio_schema::{
+    AggregateRecord, ClassRepresentative, Document, IoDevice, IoRecord, Load, Model, PingRecord, Provenance,
+};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// Records of a measurement.
 pub enum BenchRecords {
     /// Bandwidth, a record of each engine.
     Io(Vec<IoRecord>),
+    /// Bandwidth of several devices at the same time.
+    Aggregate(Box<AggregateRecord>),
     /// Latency.
     Ping(Box<PingRecord>),
 }
@@ -129,6 +134,20 @@ impl PlacementArgs {
     }
 }
 
+impl PlacementArgs {
+    /// Returns the placements of the streams of several devices.
+    pub fn of_several(&self, io: IoOptions) -> AggregateOptions {
+        let places = self.placements();
+        AggregateOptions {
+            own_nodes: places == Placements::Local(NodeSet::new()),
+            places,
+            directions: self.direction.list(),
+            streams: self.streams.clone(),
+            io,
+        }
+    }
+}
+
 impl BoundsArgs {
     /// Returns the stopping rule of a campaign within these limits.
     pub fn rule(&self, now: u64) -> Rule {
@@ -171,6 +190,85 @@ pub fn bench(
         measuring::measure_io(common, setting, machine.time(), engine, device.clone(), options)
     };
     bench_by(common, machine, topology, bounds, engines, &measure, text)
+}
+
+/// Measures one document beside the requested load, and shows, writes and saves it.
+pub fn measure_one<T: Serialize>(
+    common: &Common,
+    (machine, topology, kind): (&Machine, &Topology, Kind),
+    bounds: &BoundsArgs,
+    measure: impl FnOnce(MeasuredMachine) -> Result<T, Failure>,
+    provenance: impl Fn(&T) -> &Provenance,
+    text: impl Fn(&T, &TextStyle) -> String,
+) -> Result<T, Failure> {
+    let is_saved = measuring::should_save(machine, bounds.no_save, kind, &topology.identity.fingerprint)?;
+    if let Some(path) = &bounds.output {
+        output::check(path)?;
+    }
+    let load = bounds.load.at_once()?;
+    let record = measure(MeasuredMachine::under(machine, topology, &load))?;
+    let saved = is_saved.then(|| measuring::save(common, kind, provenance(&record), &record, topology));
+    if let Some(path) = &bounds.output {
+        output::write(path, &json(&record)?)?;
+    }
+    output::print(&match bounds.json {
+        true => json(&record)?,
+        false => text(&record, &output::style(common)),
+    })?;
+    saved.transpose()?;
+    Ok(record)
+}
+
+/// Measures, shows, writes and saves several devices, each alone and all at the same time.
+pub fn bench_several(
+    common: &Common,
+    (machine, topology): (&Machine, &Topology),
+    bounds: &BoundsArgs,
+    (engine, devices, options): (&Several, Vec<IoDevice>, &AggregateOptions),
+    complete: impl FnOnce(&mut AggregateRecord),
+) -> Result<BenchRecords, Failure> {
+    let measure = |setting: MeasuredMachine| {
+        let measured =
+            measuring::measure_aggregate(common, setting, machine.time(), engine, devices, options);
+        let mut record = measured?;
+        complete(&mut record);
+        Ok(record)
+    };
+    let of = (machine, topology, Kind::Aggregate);
+    let record = measure_one(common, of, bounds, measure, |record| &record.provenance, aggregate_text)?;
+    Ok(BenchRecords::Aggregate(Box::new(record)))
+}
+
+/// Shows the measurement of these devices on a tape.
+pub fn show_aggregate_on_tape(
+    common: &Common,
+    machine: &Machine,
+    bounds: &BoundsArgs,
+    names: &[String],
+) -> Result<BenchRecords, Failure> {
+    let stored = machine.tape().into_iter().flat_map(|tape| &tape.documents);
+    let read = |(document, _): &(serde_json::Value, _)| match Document::from_json(&document.to_string()) {
+        Ok(Document::Aggregate(record)) => Some(record),
+        _ => None,
+    };
+    let is_requested = |record: &AggregateRecord| {
+        let matches = |(device, name): (&IoDevice, &String)| {
+            device.name == *name || device.reached_via.as_ref() == Some(name)
+        };
+        record.devices.len() == names.len() && record.devices.iter().zip(names).all(matches)
+    };
+    let record = stored.filter_map(read).find(|record| is_requested(record)).ok_or_else(|| {
+        Failure::new(format!("not on the tape: I/O of {} at the same time", names.join(" and ")))
+            .hint("numaio record --bench \"disk --file A --file B\" records it")
+    })?;
+    if let Some(path) = &bounds.output {
+        output::write(path, &json(&record)?)?;
+    }
+    output::print(&match bounds.json {
+        true => json(&record)?,
+        false => aggregate_text(&record, &output::style(common)),
+    })?;
+    Ok(BenchRecords::Aggregate(record))
 }
 
 /// Runs the campaign of an engine under a load.

@@ -31,20 +31,29 @@ impl Target {
     }
 }
 
-/// Checks the requested target on this machine, and claims it if it is written.
+/// Checks the requested targets on this machine, and claims those that are written.
 pub fn live(
     common: &Common,
     machine: &Machine,
     topology: &Topology,
     args: &DiskArgs,
-) -> Result<Target, Failure> {
-    let writes = args.placement.direction.list().contains(&Direction::Write);
-    match (&args.device, &args.file) {
-        (Some(device), _) => raw_device(machine, topology, device, args, writes),
-        (None, Some(file)) => file_target(common, machine, topology, file, args, writes),
-        (None, None) => Err(Failure::usage("expected --device or --file")
-            .hint("--device DEV measures a disk, --file DIR a temporary file in DIR")),
+) -> Result<Vec<Target>, Failure> {
+    if args.device.is_empty() && args.file.is_empty() {
+        return Err(Failure::usage("expected --device or --file")
+            .hint("--device DEV measures a disk, --file DIR a temporary file in DIR"));
     }
+    let writes = args.placement.direction.list().contains(&Direction::Write);
+    let is_device = |name: &&String| args.device.contains(name);
+    if let Some(other) = args.i_know_this_destroys.iter().find(|name| !is_device(name)) {
+        let named = args.device.join("' and '");
+        return Err(Failure::usage(format!(
+            "--i-know-this-destroys names '{other}', and --device '{named}'"
+        ))
+        .hint("specify the same device twice"));
+    }
+    let devices = args.device.iter().map(|name| raw_device(machine, topology, name, args, writes));
+    let files = args.file.iter().map(|file| file_target(common, machine, topology, file, args, writes));
+    devices.chain(files).collect()
 }
 
 /// Returns an empty target for the engine that moves no data.
@@ -59,13 +68,7 @@ fn raw_device(
     args: &DiskArgs,
     writes: bool,
 ) -> Result<Target, Failure> {
-    if let Some(confirmed) = args.i_know_this_destroys.as_ref().filter(|confirmed| *confirmed != name) {
-        return Err(Failure::usage(format!(
-            "--i-know-this-destroys names '{confirmed}', and --device '{name}'"
-        ))
-        .hint("specify the same device twice"));
-    }
-    if writes && args.i_know_this_destroys.is_none() {
+    if writes && !args.i_know_this_destroys.iter().any(|confirmed| confirmed == name) {
         let hint = format!("add --direction read, or --i-know-this-destroys {name} to destroy its data");
         return Err(Failure::usage(format!("writing to '{name}' destroys its data")).hint(hint));
     }

@@ -87,6 +87,7 @@ impl<'a> ViewSet<'a> {
                 vec![numaio_model::completed((**view).clone(), self.level)]
             }
             Document::Topology(_)
+            | Document::Aggregate(_)
             | Document::Comparison(_)
             | Document::Validation(_)
             | Document::Prediction(_)

@@ -136,6 +136,7 @@ fn kind(document: &Document) -> Option<&str> {
         Document::Sweep(record) => &record.schema,
         Document::Counters(record) => &record.schema,
         Document::Io(record) => &record.schema,
+        Document::Aggregate(record) => &record.schema,
         Document::Ping(record) => &record.schema,
         Document::View(view) => &view.schema,
         Document::Comparison(comparison) => &comparison.schema,

@@ -96,6 +96,7 @@ fn parts(mix: &[NodeStreams], direction: Direction) -> Vec<MixPart> {
         memory: flow.node,
         streams: flow.streams,
         direction,
+        device: 0,
     };
     mix.iter().map(part).collect()
 }

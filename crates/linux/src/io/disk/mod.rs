@@ -35,7 +35,8 @@ pub fn best_method() -> (DiskMethod, Option<String>) {
     }
 }
 
-/// Runs streams to a disk. `limit_bytes` are the bytes that the control group still allows.
+/// Runs streams to disks, by the method of the first one. `limit_bytes` are the bytes that the
+/// control group still allows.
 ///
 /// # Errors
 /// [`ProbeError::Refused`] if a write target is not claimed, the blocks do not match the sectors,
@@ -44,12 +45,13 @@ pub fn run(
     root: &Root,
     limit_bytes: Option<u64>,
     workload: &IoWorkload,
-    path: &DiskPath,
+    paths: &[&DiskPath],
 ) -> Result<IoOutcome, ProbeError> {
-    match run_by(path.method, root, limit_bytes, workload, path) {
+    let Some(first) = paths.first() else { return refused("I/O", "it has no disk") };
+    match run_by(first.method, root, limit_bytes, workload, paths) {
         // Locked memory or the number of rings may not suffice for all streams.
         Err(ProbeError::Refused { what, why }) if what == IO_URING => {
-            let mut outcome = run_by(DiskMethod::Aio, root, limit_bytes, workload, path)?;
+            let mut outcome = run_by(DiskMethod::Aio, root, limit_bytes, workload, paths)?;
             outcome.notes.push(format!("{IO_URING}: {why}; using Linux AIO instead"));
             Ok(outcome)
         }
@@ -62,14 +64,14 @@ fn run_by(
     root: &Root,
     limit_bytes: Option<u64>,
     workload: &IoWorkload,
-    path: &DiskPath,
+    paths: &[&DiskPath],
 ) -> Result<IoOutcome, ProbeError> {
     let parts = if method == DiskMethod::Threads { workload.depth } else { 1 };
     streams::check_limits(workload, parts)?;
-    let disk = OpenedDisk::new(root, workload, path)?;
+    let disks = OpenedDisks::new(root, workload, paths)?;
     let workers = streams::workers(workload, parts);
     let slots = (workload.depth / parts).max(1);
-    let part = |worker: &StreamWorker, buffer: &mut Buffer| disk.part(worker, buffer, workload, slots);
+    let part = |worker: &StreamWorker, buffer: &mut Buffer| disks.part(worker, buffer, workload, slots);
     let mut outcome = match method {
         DiskMethod::Uring => streams::run(root, limit_bytes, workload, &workers, |worker, buffer| {
             uring::UringQueue::new(part(worker, buffer)?).map_err(cannot(IO_URING))
@@ -81,7 +83,7 @@ fn run_by(
             Ok((pread::PreadQueue(part(worker, buffer)?), None))
         }),
     }?;
-    outcome.notes.extend(disk.notes);
+    outcome.notes.extend(disks.notes);
     Ok(outcome)
 }
 
@@ -89,30 +91,26 @@ fn cannot(what: &'static str) -> impl Fn(io::Error) -> ProbeError {
     move |error| ProbeError::Refused { what: what.to_owned(), why: error.to_string() }
 }
 
-/// A disk, opened once per requested direction, with its blocks divided among the streams.
-struct OpenedDisk {
-    read: Option<Arc<OwnedFd>>,
-    write: Option<Arc<OwnedFd>>,
-    /// Blocks of each stream.
+/// The disks of a workload, with the blocks of each of its streams.
+struct OpenedDisks {
+    files: Vec<DiskFiles>,
     blocks: Vec<Arc<BlockSequence>>,
     notes: Vec<String>,
 }
 
-impl OpenedDisk {
-    fn new(root: &Root, workload: &IoWorkload, path: &DiskPath) -> Result<Self, ProbeError> {
-        let wants = |direction| workload.groups.iter().any(|group| group.direction == direction);
+/// A disk, opened once per requested direction.
+struct DiskFiles {
+    read: Option<Arc<OwnedFd>>,
+    write: Option<Arc<OwnedFd>>,
+}
+
+impl OpenedDisks {
+    fn new(root: &Root, workload: &IoWorkload, paths: &[&DiskPath]) -> Result<Self, ProbeError> {
         let mut notes = Vec::new();
-        let mut open = |direction| match wants(direction) {
-            true => open(path, direction == Direction::Write, &mut notes).map(|file| Some(Arc::new(file))),
-            false => Ok(None),
-        };
-        let (read, write) = (open(Direction::Read)?, open(Direction::Write)?);
-        if let Some(file) = read.as_ref().or(write.as_ref()) {
-            let disk_facts = disk_facts_of(root, file).map_err(|error| open_error(path, error))?;
-            disk_facts.check(workload, path)?;
-            notes.extend(disk_facts.note());
-        }
-        Ok(Self { read, write, blocks: divide(workload, path)?, notes })
+        let open =
+            |(device, path): (usize, &&DiskPath)| DiskFiles::open(root, workload, (device, path), &mut notes);
+        let files = paths.iter().enumerate().map(open).collect::<Result<_, _>>()?;
+        Ok(Self { files, blocks: divide(workload, paths)?, notes })
     }
 
     fn part(
@@ -123,7 +121,7 @@ impl OpenedDisk {
         slots: u32,
     ) -> Result<DiskPart, ProbeError> {
         let write = worker.direction == Direction::Write;
-        let file = if write { &self.write } else { &self.read };
+        let file = self.files.get(worker.device).and_then(|files| files.of(worker.direction));
         let (Some(file), Some(blocks)) = (file, self.blocks.get(worker.stream)) else {
             return refused("I/O", "a stream has no part of the disk");
         };
@@ -138,21 +136,60 @@ impl OpenedDisk {
     }
 }
 
-/// Divides the usable area into equal parts, one per stream.
-fn divide(workload: &IoWorkload, path: &DiskPath) -> Result<Vec<Arc<BlockSequence>>, ProbeError> {
-    let streams = u64::from(workload.streams()).max(1);
-    let (block, order) = (workload.block_bytes, path.order);
-    let each = path.bytes / streams / block;
-    if each == 0 {
-        let why = format!(
-            "{} bytes hold less than one block of {block} bytes for each of {streams} streams",
-            path.bytes
-        );
-        return refused(&format!("divide {}", path.path), why);
+impl DiskFiles {
+    /// Opens the disk of this index in the directions of its streams, and checks the blocks.
+    fn open(
+        root: &Root,
+        workload: &IoWorkload,
+        (device, path): (usize, &DiskPath),
+        notes: &mut Vec<String>,
+    ) -> Result<Self, ProbeError> {
+        let own = || workload.groups.iter().filter(|group| group.device == device);
+        let mut open = |direction| match own().any(|group| group.direction == direction) {
+            true => open(path, direction == Direction::Write, notes).map(|file| Some(Arc::new(file))),
+            false => Ok(None),
+        };
+        let (read, write) = (open(Direction::Read)?, open(Direction::Write)?);
+        if let Some(file) = read.as_ref().or(write.as_ref()) {
+            let disk_facts = disk_facts_of(root, file).map_err(|error| open_error(path, error))?;
+            disk_facts.check(workload, path)?;
+            notes.extend(disk_facts.note().filter(|note| !notes.contains(note)));
+        }
+        Ok(Self { read, write })
     }
-    let part =
-        |stream: u64| Arc::new(BlockSequence::new(path.at + stream * each * block, each, block, order));
-    Ok((0..streams).map(part).collect())
+
+    fn of(&self, direction: Direction) -> Option<&Arc<OwnedFd>> {
+        match direction {
+            Direction::Read => self.read.as_ref(),
+            Direction::Write => self.write.as_ref(),
+        }
+    }
+}
+
+/// Divides the usable area of each disk into equal parts for its streams; returns the part of each
+/// stream of all groups.
+fn divide(workload: &IoWorkload, paths: &[&DiskPath]) -> Result<Vec<Arc<BlockSequence>>, ProbeError> {
+    let (block, mut parts) = (workload.block_bytes, Vec::new());
+    let mut streams_of: Vec<u64> = vec![0; paths.len()];
+    workload.groups.iter().for_each(|group| streams_of[group.device] += u64::from(group.streams));
+    let mut next: Vec<u64> = vec![0; paths.len()];
+    for group in &workload.groups {
+        let (path, streams) = (paths[group.device], streams_of[group.device]);
+        let each = path.bytes / streams.max(1) / block;
+        if each == 0 && group.streams > 0 {
+            let why = format!(
+                "{} bytes hold less than one block of {block} bytes for each of {streams} streams",
+                path.bytes
+            );
+            return refused(&format!("divide {}", path.path), why);
+        }
+        for _ in 0..group.streams {
+            let at = path.at + next[group.device] * each * block;
+            next[group.device] += 1;
+            parts.push(Arc::new(BlockSequence::new(at, each, block, path.order)));
+        }
+    }
+    Ok(parts)
 }
 
 /// Opens a disk with `O_DIRECT`, or through the page cache, with a note, if that is unsupported.

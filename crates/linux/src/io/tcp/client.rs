@@ -21,6 +21,7 @@ use numaio_machine::probe::{IoOutcome, PeerOutcome, PingOutcome, ProbeError, Too
 use numaio_machine::workload::{
     Direction, IoWorkload, PingWorkload, Rail, Sampling, TcpPath, ToolPeer, ToolWorkload,
 };
+use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -129,7 +130,8 @@ impl Peer {
         self.interface.as_deref()
     }
 
-    /// Runs TCP streams. `limit_bytes` are the bytes that the control group still allows.
+    /// Runs TCP streams on the path of each group's device. `limit_bytes` are the bytes that the
+    /// control group still allows.
     ///
     /// # Errors
     /// As [`Probe::run`](numaio_machine::probe::Probe::run).
@@ -138,9 +140,10 @@ impl Peer {
         root: &Root,
         limit_bytes: Option<u64>,
         io: &IoWorkload,
-        path: &TcpPath,
+        paths: &[&TcpPath],
     ) -> Result<IoOutcome, ProbeError> {
         let began = Instant::now();
+        let (path, rails) = one_session(io, paths)?;
         let Sampling::Window { milliseconds, slices } = io.sampling else {
             return Err(refused("TCP streams", "they are measured in a time window, not in repetitions"));
         };
@@ -165,7 +168,14 @@ impl Peer {
         run.check_limits().map_err(|why| refused("TCP streams", &why))?;
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         let endpoint = channel.start_run(&Request::Run(run.clone()))?;
-        let ran = self.drive_run(&FreeMemory::new(root, limit_bytes), io, &run, &endpoint, &mut channel);
+        let streams = match rails.is_empty() {
+            true => self.connector.connect(&endpoint, run.streams()),
+            false => self.connector.connect_rails(&endpoint, &rails),
+        };
+        let streams = streams.map_err(|why| refused(&format!("connect streams to {}", self.name), &why));
+        let ran = streams.and_then(|streams| {
+            self.drive_run(&FreeMemory::new(root, limit_bytes), io, &run, streams, &mut channel)
+        });
         // In every case the peer has to finish this run before the next one.
         let ended = channel.finish_run();
         outcome::combine(io, ran?, channel.slices(), ended, began)
@@ -176,11 +186,9 @@ impl Peer {
         free_memory: &FreeMemory,
         io: &IoWorkload,
         run: &RunRequest,
-        endpoint: &StreamEndpoint,
+        sockets: Vec<TcpStream>,
         channel: &mut ControlChannel,
     ) -> Result<ClientRun, ProbeError> {
-        let connected = self.connector.connect(endpoint, run.streams());
-        let sockets = connected.map_err(|why| refused(&format!("connect streams to {}", self.name), &why))?;
         set_congestion_control(&sockets, run.congestion.as_deref())
             .map_err(|why| refused("congestion control", &why))?;
         let mut sockets = sockets.into_iter();
@@ -333,6 +341,26 @@ impl Peer {
         };
         Ok(ToolOutcome { there, ..ran? })
     }
+}
+
+/// Returns the common path of all devices, and the rail of each stream; no rails for the path of
+/// the session.
+fn one_session<'a>(io: &IoWorkload, paths: &[&'a TcpPath]) -> Result<(&'a TcpPath, Vec<Rail>), ProbeError> {
+    let Some(first) = paths.first() else { return Err(refused("TCP streams", "they have no path")) };
+    let is_alike = |path: &&TcpPath| TcpPath { rail: first.rail, ..(*path).clone() } == **first;
+    if !paths.iter().all(is_alike) {
+        return Err(refused("TCP streams", "the paths of the devices differ in more than their rails"));
+    }
+    if paths.iter().all(|path| path.rail.is_none()) {
+        return Ok((first, Vec::new()));
+    }
+    let rails = io
+        .groups
+        .iter()
+        .flat_map(|group| std::iter::repeat_n(paths[group.device].rail, group.streams as usize));
+    let rails: Option<Vec<Rail>> = rails.collect();
+    let rails = rails.ok_or_else(|| refused("TCP streams", "a device has no rail"))?;
+    Ok((first, rails))
 }
 
 /// Receives the first line of a server.

@@ -31,7 +31,7 @@ fn output(ended: ToolExit, stdout: &str, stderr: &str) -> Outcome {
 }
 
 fn group(streams: u32, direction: Direction) -> StreamGroup {
-    StreamGroup { cpus: CpuSet::one(CpuId(3)), memory: NodeId(1), streams, direction }
+    StreamGroup { cpus: CpuSet::one(CpuId(3)), memory: NodeId(1), streams, direction, device: 0 }
 }
 
 fn request(groups: &[StreamGroup]) -> CellRequest<'_> {

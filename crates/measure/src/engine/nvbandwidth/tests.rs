@@ -16,7 +16,7 @@ fn output(stdout: &str, stderr: &str, ended: ToolExit) -> Outcome {
 }
 
 fn group(direction: Direction, streams: u32) -> StreamGroup {
-    StreamGroup { cpus: CpuSet::one(CpuId(3)), memory: NodeId(1), streams, direction }
+    StreamGroup { cpus: CpuSet::one(CpuId(3)), memory: NodeId(1), streams, direction, device: 0 }
 }
 
 fn request(groups: &[StreamGroup], block_bytes: u64) -> CellRequest<'_> {

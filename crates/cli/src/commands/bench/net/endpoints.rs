@@ -124,6 +124,16 @@ impl Endpoints {
 }
 
 impl Endpoints {
+    /// Returns the settings of the network, with the requested congestion control at both ends.
+    pub fn network(&self, congestion: Option<&str>) -> NetworkSettings {
+        let mut network = self.network.clone();
+        if let Some(name) = congestion {
+            network.congestion = Some(name.to_owned());
+            network.remote_congestion = Some(name.to_owned());
+        }
+        network
+    }
+
     /// Returns the options of a ping-pong campaign. The end that sends first counts as the sender.
     pub fn ping_options(
         &self,
@@ -146,7 +156,8 @@ impl Endpoints {
     }
 }
 
-fn local_placements(args: &EndpointArgs) -> Placements {
+/// Returns the placements of this machine's end.
+pub fn local_placements(args: &EndpointArgs) -> Placements {
     let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
     let (cpu_nodes, memory_nodes) = (set(&args.cpu_nodes), set(&args.memory_nodes));
     match args.matrix.is_none() && memory_nodes.is_empty() {

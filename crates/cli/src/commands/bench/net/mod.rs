@@ -13,19 +13,21 @@ use crate::machine::Machine;
 use crate::options::{address, integer, node, Common, Directions};
 use crate::output;
 use clap::{Args, ValueEnum};
-use endpoints::{check_device, EndpointArgs, Endpoints};
+use endpoints::{check_device, local_placements, EndpointArgs, Endpoints};
 use numaio_linux::io::tcp::locate_interface;
 use numaio_linux::Kernel;
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::ResolveContext;
+use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
-use numaio_machine::workload::Rail;
-use numaio_measure::engine::{Engine, Iperf3, Tcp};
-use numaio_measure::{IoOptions, NetOptions, PingEngine};
+use numaio_machine::workload::{IoPath, Rail, TcpPath};
+use numaio_measure::engine::{Engine, Iperf3, Several, Tcp};
+use numaio_measure::io::Placements;
+use numaio_measure::{AggregateOptions, IoOptions, NetOptions, PingEngine};
 use numaio_report::{irq_nodes_text, net_text};
-use numaio_schema::{IoRecord, Load};
+use numaio_schema::{AggregateRecord, IoEngine, IoRecord, Load, PingRail};
 use numaio_transfer::ssh::ManagedProcess;
 use remote::RemoteArgs;
 use std::net::{IpAddr, Ipv6Addr};
@@ -59,9 +61,11 @@ pub struct NetArgs {
     /// Measure latency instead of bandwidth: messages that the other host returns, one at a time
     #[arg(long, conflicts_with_all = ["serve", "engine", "congestion", "depth", "direction", "streams", "bytes"])]
     pub ping: bool,
-    /// Local address and address of the other host of a rail; repeatable: messages are divided
-    /// among all rails, evenly and by the measured bandwidth of each
-    #[arg(long, value_name = "ADDRESS=PEER", requires = "ping", conflicts_with = "device", value_parser = ping::rail)]
+    /// Local address and address of the other host of a rail; repeat it for each interface
+    ///
+    /// Measures each interface alone, all at the same time, and the sum. With --ping, messages are
+    /// divided among all rails, evenly and by the measured bandwidth of each.
+    #[arg(long, value_name = "ADDRESS=PEER", conflicts_with_all = ["serve", "device", "irq_nodes"], value_parser = ping::rail)]
     pub rail: Vec<Rail>,
     /// Measure with the interrupts of the interface on each of these nodes in turn; they return
     /// afterwards, after a crash by numaio undo. Requires root
@@ -123,15 +127,20 @@ pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<BenchRe
     let topology = discover(machine);
     let context = ResolveContext { root: machine, locate: machine, topology: &topology };
     args.device.as_deref().map_or(Ok(()), |name| check_device(context, name))?;
+    if !args.rail.is_empty() && !args.ping {
+        check_rails(args)?;
+    }
     let far = remote::connect_to(&args.far)?;
     let mut endpoints = Endpoints::of(context, &far, &args.endpoints, args.device.as_deref())?;
+    let rails = match args.rail.as_slice() {
+        [] => Vec::new(),
+        rails => ping::rails(context, rails, far.peer.name())?,
+    };
+    if let Some(first) = rails.first() {
+        endpoints.devices.0 = first.device.clone();
+    }
     let sizes = args.sizes.clone().map_or_else(|| default_sizes(args.ping).to_vec(), |sizes| sizes.0);
     if args.ping {
-        let mut rails = Vec::new();
-        if !args.rail.is_empty() {
-            rails = ping::rails(context, &args.rail, far.peer.name())?;
-            endpoints.devices.0 = rails[0].device.clone();
-        }
         let engine = PingEngine::Tcp(endpoints.far.clone());
         let rule = args.bounds.rule(machine.time());
         let options = endpoints.ping_options(&args.endpoints, (rails, sizes), (args.bounds.window, rule));
@@ -145,11 +154,15 @@ pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<BenchRe
         depth: args.depth,
         ..args.bounds.options(Default::default(), machine.time())
     };
-    let mut options = endpoints.options(&args.endpoints, io, &args.direction.list());
-    if args.congestion.is_some() {
-        options.network.congestion.clone_from(&args.congestion);
-        options.network.remote_congestion.clone_from(&args.congestion);
+    if !rails.is_empty() {
+        let options = rails_options(args, io);
+        let session = Session::open(kernel, far);
+        let records = bench_rails(common, (machine, &topology), args, &endpoints, (&rails, &options));
+        drop(session);
+        return records;
     }
+    let mut options = endpoints.options(&args.endpoints, io, &args.direction.list());
+    options.network = endpoints.network(args.congestion.as_deref());
     let engines = engines(args, &endpoints);
     if !args.irq_nodes.is_empty() {
         let records =
@@ -186,6 +199,54 @@ pub fn bench(
         text
     };
     shared::bench_by(common, machine, topology, bounds, engines, &measure, text)
+}
+
+/// Rejects options that are not possible with several rails.
+fn check_rails(args: &NetArgs) -> Result<(), Failure> {
+    if args.endpoints.side.is_some() {
+        return Err(Failure::usage("several rails are measured with placements of this machine only")
+            .hint("omit --side"));
+    }
+    if args.engine != NetEngine::Tcp {
+        return Err(Failure::usage("several rails are measured by the engine tcp only").hint("omit --engine"));
+    }
+    Ok(())
+}
+
+/// Returns the options of a campaign over rails, whose far end is not varied.
+fn rails_options(args: &NetArgs, io: IoOptions) -> AggregateOptions {
+    let places = local_placements(&args.endpoints);
+    AggregateOptions {
+        own_nodes: places == Placements::Local(NodeSet::new()),
+        places,
+        directions: args.direction.list(),
+        streams: args.endpoints.streams.clone(),
+        io,
+    }
+}
+
+/// Measures several interfaces, each alone and all at the same time.
+fn bench_rails(
+    common: &Common,
+    (machine, topology): (&Machine, &Topology),
+    args: &NetArgs,
+    endpoints: &Endpoints,
+    (rails, options): (&[PingRail], &AggregateOptions),
+) -> Result<BenchRecords, Failure> {
+    let path = |rail: &PingRail| {
+        IoPath::Tcp(TcpPath {
+            peer: endpoints.far.peer.clone(),
+            there: None,
+            congestion: args.congestion.clone(),
+            rail: Some(rail.rail),
+        })
+    };
+    let engine = Several { engine: IoEngine::Tcp, paths: rails.iter().map(path).collect() };
+    let devices = rails.iter().map(|rail| rail.device.clone()).collect();
+    let campaign = (&engine, devices, options);
+    let network = endpoints.network(args.congestion.as_deref());
+    let complete = |record: &mut AggregateRecord| record.method.network = Some(network);
+    shared::bench_several(common, (machine, topology), &args.bounds, campaign, complete)
 }
 
 /// Measures with the interrupts of the interface on each requested node.

@@ -1,12 +1,11 @@
 //! `numaio bench net --ping` and `bench rdma --ping`: latency of messages by node of both ends.
 
 use super::endpoints::{local_device, Endpoints};
-use crate::commands::bench::shared::BoundsArgs;
+use crate::commands::bench::shared::{measure_one, BoundsArgs};
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Common;
-use crate::output::{self, json};
 use crate::store::Kind;
 use numaio_linux::io::tcp::interface_by_address;
 use numaio_machine::near::ResolveContext;
@@ -57,25 +56,12 @@ pub fn measure(
     endpoints: &Endpoints,
     (engine, options): (&PingEngine, &PingOptions),
 ) -> Result<PingRecord, Failure> {
-    let is_saved =
-        measuring::should_save(machine, bounds.no_save, Kind::Ping, &topology.identity.fingerprint)?;
-    if let Some(path) = &bounds.output {
-        output::check(path)?;
-    }
-    let load = bounds.load.at_once()?;
-    let setting = MeasuredMachine::under(machine, topology, &load);
     let devices = endpoints.devices.clone();
-    let record = measuring::measure_ping(common, setting, machine.time(), engine, devices, options)?;
-    let saved = is_saved.then(|| measuring::save(common, Kind::Ping, &record.provenance, &record, topology));
-    if let Some(path) = &bounds.output {
-        output::write(path, &json(&record)?)?;
-    }
-    output::print(&match bounds.json {
-        true => json(&record)?,
-        false => ping_text(&record, &output::style(common)),
-    })?;
-    saved.transpose()?;
-    Ok(record)
+    let measure = |setting: MeasuredMachine| {
+        measuring::measure_ping(common, setting, machine.time(), engine, devices, options)
+    };
+    let of = (machine, topology, Kind::Ping);
+    measure_one(common, of, bounds, measure, |record| &record.provenance, ping_text)
 }
 
 #[cfg(test)]
