@@ -54,7 +54,9 @@ pub use interrupt_costs::{interrupt_loss, interrupt_notes, InterruptLoss};
 pub use io::io_ranks;
 pub use model_selection::select_model;
 pub use pairs::pair_classes;
-pub use placement::{best_nodes, choose_placement, PlacementChoice, PlacementError, TargetDevice};
+pub use placement::{
+    best_nodes, choose_placement, PlacementChoice, PlacementError, RankingSources, TargetDevice,
+};
 pub use plan::{
     check_plan, evaluate, place_plan, plan, plan_problem, rebalance, Handover, Helper, InfeasiblePlan,
     PlanError, PlanOptions, PlanPlacementError, PlanProblemError, PlanRequest, Pool, THREAD_BYTES_PER_S,

@@ -11,7 +11,8 @@ use numaio_schema::AggregateRecord;
 /// Formats a record: a table for each direction and block size.
 pub fn aggregate_text(record: &AggregateRecord, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    let what = format!("I/O of {} on", record.names());
+    let names: Vec<String> = record.devices.iter().map(io_text::device_name).collect();
+    let what = format!("I/O of {} on", names.join(" and "));
     let mut paragraphs = vec![io_text::method_sentence(&record.method, &record.cells)];
     paragraphs.extend(record.devices.iter().map(io_text::device_sentence));
     record_header::write(&mut page, &what, &record.provenance, &paragraphs);

@@ -162,6 +162,12 @@ pub enum Basis {
         /// Time of measurement in seconds since 1970.
         measured_at: u64,
     },
+    /// Scheduling factors (Eq. 3.2) of counted events.
+    #[serde(rename = "scheduling-factor")]
+    SchedulingFactor {
+        /// Time of measurement in seconds since 1970.
+        measured_at: u64,
+    },
     /// Packages and hop distances only.
     Topology,
     /// None, because the node of the device is not known.

@@ -591,6 +591,15 @@ class BasisNothing:
 
 
 @dataclasses.dataclass
+class BasisSchedulingFactor:
+    """Scheduling factors (Eq. 3.2) of counted events."""
+
+    basis: Literal["scheduling-factor"]
+    measured_at: int
+    """Time of measurement in seconds since 1970."""
+
+
+@dataclasses.dataclass
 class BasisTopology:
     """Packages and hop distances only."""
 
@@ -7176,7 +7185,7 @@ BalanceReason = Union[
 ]
 
 #: The source of a ranking of nodes.
-Basis = Union[BasisModel, BasisTopology, BasisNothing]
+Basis = Union[BasisModel, BasisSchedulingFactor, BasisTopology, BasisNothing]
 
 CapSourceV1 = Literal["mix", "at-least", "assumed"]
 

@@ -4,6 +4,7 @@ use super::measuring::{self, MeasuredMachine};
 use crate::balancing::pause;
 use crate::documents;
 use crate::failure::Failure;
+use crate::load_args::LoadArgs;
 use crate::machine::Machine;
 use crate::options::{count, integer, node, run_limit, Common, StopArgs};
 use crate::output::{self, json};
@@ -80,6 +81,8 @@ pub struct CountersArgs {
     pub no_save: bool,
     #[command(flatten)]
     pub stop: StopArgs,
+    #[command(flatten)]
+    pub load: LoadArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -164,7 +167,8 @@ fn measure(
     topology: &Topology,
     options: &CounterOptions,
 ) -> Result<CounterRecord, Failure> {
-    let setting = MeasuredMachine::idle(machine, topology);
+    let load = args.load.at_once()?;
+    let setting = MeasuredMachine::under(machine, topology, &load);
     let mut record: Option<CounterRecord> = None;
     let mut add = |other: CounterRecord| match &mut record {
         None => record = Some(other),

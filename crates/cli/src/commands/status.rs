@@ -14,6 +14,7 @@ use numaio_machine::process;
 use numaio_machine::set::NodeSet;
 use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
+use numaio_model::RankingSources;
 use numaio_schema::{Model, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
 use std::iter;
 use std::panic::resume_unwind;
@@ -48,7 +49,9 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let topology = discover_quick(&machine);
     let models = placement::models(common, &machine, &topology, None)?;
     let models: Vec<&Model> = models.iter().collect();
-    let best = |node: NodeId| numaio_model::best_nodes(&topology, node, &models);
+    let counters = placement::factors(common, &topology);
+    let sources = RankingSources { models: &models, counters: counters.as_ref() };
+    let best = |node: NodeId| numaio_model::best_nodes(&topology, node, sources);
     let mut status = Status {
         schema: STATUS_SCHEMA.to_owned(),
         machine: topology.identity.fingerprint.clone(),

@@ -133,6 +133,17 @@ fn counts_a_program_on_this_machine() {
 }
 
 #[test]
+fn counts_beside_load() {
+    let home = Home::new();
+    let args = ["counters", "--load", "0:1", "--json", "--", "sh", "-c", "sleep 0.1"];
+    let record = CounterRecord::from_json(&home.run(&args).ok()).expect("a record");
+    let [measured] = record.provenance.load.as_slice() else { panic!("{:?}", record.provenance.load) };
+    assert!(measured.bytes_per_s.as_ref().is_some_and(|rate| rate.median > 0.0), "{measured:?}");
+    home.run(&["counters", "--load", "0:1", "--load", "0:2", "--", "true"])
+        .failed(2, &["--load is repeated"]);
+}
+
+#[test]
 fn rejects_wrong_input() {
     let home = Home::new();
     let fails = |args: &[&str], code, parts: &[&str]| {

@@ -2,7 +2,7 @@
 //!
 //! With a model, all nodes of the class without loss against the best are equally good (Li et al.,
 //! ICPP 2013, section VI: spreading over a class beats crowding the local node). Without a model,
-//! packages and hop distances decide. Cores that handle the device's interrupts come last within a
+//! scheduling factors decide, else packages and hop distances. Cores that handle the device's interrupts come last within a
 //! class, as the paper found node 6 better than 7.
 
 mod cores;
@@ -10,6 +10,7 @@ mod memory;
 mod notes;
 mod rank;
 mod share;
+mod sources;
 mod target_device;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -23,6 +24,7 @@ use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
 use numaio_schema::{
     Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlacement,
 };
+pub use sources::RankingSources;
 use std::collections::BTreeMap;
 pub use target_device::TargetDevice;
 
@@ -71,12 +73,13 @@ pub enum PlacementError {
 ///
 /// # Errors
 /// [`PlacementError`].
-pub fn choose_placement(
+pub fn choose_placement<'a>(
     topology: &Topology,
     near: &[TargetDevice],
-    models: &[&Model],
+    sources: impl Into<RankingSources<'a>>,
     request: &PlacementRequest,
 ) -> Result<PlacementChoice, PlacementError> {
+    let sources = sources.into();
     let usable = usable_nodes(topology);
     if near.is_empty() {
         return Err(PlacementError::NoTarget);
@@ -84,7 +87,7 @@ pub fn choose_placement(
     if usable.is_empty() {
         return Err(PlacementError::NoNode);
     }
-    let targets = targets(topology, near, models, request, &usable);
+    let targets = targets(topology, near, sources, request, &usable);
     let mut cores = FreeCores::new(topology, &usable, &targets, request);
     let mut tasks = match request.tasks {
         Some(tasks) => place_tasks(&mut cores, &targets, tasks, request)?,
@@ -97,17 +100,17 @@ pub fn choose_placement(
     compromises.dedup();
     compromises.extend(unknown(&targets));
     compromises.extend(notes::of_tasks(topology, &targets, &tasks, request));
-    compromises.extend(notes::of_models(models));
+    compromises.extend(notes::of_models(sources.models));
     compromises.extend(rank::incomplete(&targets));
     let (reasons, rejected) = rank::explain(&targets, &tasks, &usable, request);
     Ok(PlacementChoice { targets, tasks, reasons, rejected, compromises })
 }
 
-/// Returns the best nodes for devices on a node in both directions: the best class of a model, or
-/// the node alone without a model.
-pub fn best_nodes(topology: &Topology, node: NodeId, models: &[&Model]) -> NodeSet {
+/// Returns the best nodes for devices on a node in both directions: the best class of a model or of
+/// scheduling factors, or the node alone without both.
+pub fn best_nodes<'a>(topology: &Topology, node: NodeId, sources: impl Into<RankingSources<'a>>) -> NodeSet {
     let usable = usable_nodes(topology);
-    let (_, nodes) = rank::nodes(topology, node, models, &PlacementRequest::default(), &usable);
+    let (_, nodes) = rank::nodes(topology, node, sources.into(), &PlacementRequest::default(), &usable);
     nodes.iter().filter(|ranked| ranked.rank == 1).map(|ranked| ranked.node).collect()
 }
 
@@ -125,7 +128,7 @@ pub(crate) fn rank_nodes(
 ) -> (Basis, Vec<RankedNode>) {
     let usable = usable_nodes(topology);
     match node {
-        Some(node) => rank::nodes(topology, node, models, &PlacementRequest::default(), &usable),
+        Some(node) => rank::nodes(topology, node, models.into(), &PlacementRequest::default(), &usable),
         None => (Basis::Nothing, rank::alike(&usable)),
     }
 }
@@ -133,14 +136,14 @@ pub(crate) fn rank_nodes(
 fn targets(
     topology: &Topology,
     near: &[TargetDevice],
-    models: &[&Model],
+    sources: RankingSources,
     request: &PlacementRequest,
     usable: &NodeSet,
 ) -> Vec<PlacementTarget> {
     let shares = share::of_targets(near);
     let ranked = near.iter().zip(shares).map(|(near, share)| {
         let (basis, nodes) = match near.node {
-            Some(node) => rank::nodes(topology, node, models, request, usable),
+            Some(node) => rank::nodes(topology, node, sources, request, usable),
             None => (Basis::Nothing, rank::alike(usable)),
         };
         near.target(share, basis, nodes)

@@ -1,13 +1,15 @@
 //! Ranking of nodes for a device, best first.
 
+use super::RankingSources;
 use crate::model_selection::{of_target, select_model};
+use crate::views::{counter_views, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
-    Basis, DirectionModel, Model, PlacementHint, PlacementRequest, PlacementTarget, RankedNode, RejectedNode,
-    TaskPlacement,
+    Basis, CounterRecord, DirectionModel, Model, PlacementHint, PlacementRequest, PlacementTarget,
+    RankedNode, RejectedNode, TaskPlacement,
 };
 use std::collections::BTreeMap;
 
@@ -15,13 +17,16 @@ use std::collections::BTreeMap;
 pub(super) fn nodes(
     topology: &Topology,
     target: NodeId,
-    models: &[&Model],
+    sources: RankingSources,
     request: &PlacementRequest,
     usable: &NodeSet,
 ) -> (Basis, Vec<RankedNode>) {
-    let modelled = rank_by_models(target, models, request.direction, usable);
-    let (basis, mut nodes) = match (request.hint, modelled) {
-        (PlacementHint::Bandwidth | PlacementHint::Cpu, Some(known)) => known,
+    let modelled = rank_by_models(target, sources.models, request.direction, usable);
+    let by_factors = || sources.counters.and_then(|record| rank_by_factors(target, record, usable));
+    let wants_bandwidth = request.hint != PlacementHint::Latency;
+    let known = modelled.clone().or_else(by_factors).filter(|_| wants_bandwidth);
+    let (basis, mut nodes) = match (known, modelled) {
+        (Some(known), _) => known,
         (_, modelled) => {
             (Basis::Topology, rank_by_topology(topology, target, usable, modelled.map(|(_, nodes)| nodes)))
         }
@@ -71,6 +76,33 @@ fn rank_by_models(
     });
     Some((Basis::Model { measured_at }, close_gaps(nodes.collect())))
 }
+
+/// Ranks by the classes of the scheduling factors of the target's CPUs with each memory node: the
+/// device's DMA takes the same path. `None` if the target or all other nodes lack a factor.
+fn rank_by_factors(
+    target: NodeId,
+    record: &CounterRecord,
+    usable: &NodeSet,
+) -> Option<(Basis, Vec<RankedNode>)> {
+    let machine = record.provenance.machine.fingerprint.as_str();
+    let subject = ViewSubject { machine, target, level: crate::ClassOptions::default().level };
+    let view = counter_views(record, &subject)
+        .into_iter()
+        .find(|view| view.name == CPU_CENTRIC_FACTORS && view.nodes.len() > 1)?;
+    let rank = |node: NodeId| view.classes.iter().position(|class| class.nodes.contains(node));
+    rank(target)?;
+    let ranked = |node: NodeId| RankedNode {
+        node,
+        // Nodes without a factor follow all others.
+        rank: rank(node).map_or(u32::MAX, |rank| rank as u32 + 1),
+        of_best: None,
+    };
+    let measured_at = record.provenance.measured_at;
+    Some((Basis::SchedulingFactor { measured_at }, close_gaps(usable.iter().map(ranked).collect())))
+}
+
+/// Name of the view of a node's CPUs with each memory node.
+const CPU_CENTRIC_FACTORS: &str = "scheduling-factor-cpu-centric";
 
 /// Returns a node's class and its bandwidth relative to the best node's.
 fn class_in_model(model: &DirectionModel, node: NodeId) -> Option<(u32, f64)> {
@@ -259,6 +291,10 @@ fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
         (Basis::Model { .. }, _) => {
             format!("{device}: nodes {best} have the highest bandwidth in the model ({direction})")
         }
+        (Basis::SchedulingFactor { .. }, _) => format!(
+            "{device}: nodes {best} have the best scheduling factor (counters); their bandwidth is unknown \
+             (numaio model measures it)"
+        ),
         (Basis::Topology, PlacementHint::Latency) => {
             format!("{device}: node {best} has the shortest path to it")
         }

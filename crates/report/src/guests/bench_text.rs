@@ -17,6 +17,7 @@ pub fn guest_bench_text(bench: &GuestBench, style: &TextStyle) -> String {
     page.heading(&format!("Network of guest {} to {}", bench.guest, bench.peer));
     let basis = match bench.basis {
         Basis::Model { .. } => "by the model",
+        Basis::SchedulingFactor { .. } => "by scheduling factors",
         Basis::Topology => "by topology",
         Basis::Nothing => "without information",
     };

@@ -52,6 +52,7 @@ fn device_line(target: &PlacementTarget) -> String {
     };
     let basis = match target.basis {
         Basis::Model { .. } | Basis::Nothing => "",
+        Basis::SchedulingFactor { .. } => "; ranked by scheduling factors",
         Basis::Topology => "; no model used",
     };
     let irqs = match target.irq_cpus.is_empty() {

@@ -18,10 +18,10 @@ use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::{format_size, parse_size};
 use numaio_measure::Options;
-use numaio_model::PlacementError;
+use numaio_model::{PlacementError, RankingSources};
 use numaio_schema::{
-    CoreOrder, Document, Model, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget,
-    PLACEMENT_SCHEMA,
+    CoreOrder, CounterRecord, Document, Model, PlacementHint, PlacementPlan, PlacementRequest,
+    PlacementTarget, PLACEMENT_SCHEMA,
 };
 use std::path::{Path, PathBuf};
 
@@ -135,8 +135,10 @@ pub fn plan(
     }
     let models = models(common, machine, topology, args.model.as_deref())?;
     let models: Vec<&Model> = models.iter().collect();
+    let counters = factors(common, topology);
+    let sources = RankingSources { models: &models, counters: counters.as_ref() };
     let chosen =
-        numaio_model::choose_placement(topology, &near, &models, &request).map_err(placement_failure)?;
+        numaio_model::choose_placement(topology, &near, sources, &request).map_err(placement_failure)?;
     let mut plan = PlacementPlan {
         schema: PLACEMENT_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
@@ -262,6 +264,18 @@ pub fn models(
         models.extend(model_from_tape(common, machine, topology));
     }
     Ok(models)
+}
+
+/// Returns the newest saved counts of this machine, without load, that have scheduling factors.
+pub fn factors(common: &Common, topology: &Topology) -> Option<CounterRecord> {
+    let saved = documents::saved(common, Kind::Counters, &topology.identity);
+    let read = |path: PathBuf| match documents::read(&path) {
+        Ok(Document::Counters(record)) => Some(*record),
+        _ => None,
+    };
+    let is_usable =
+        |record: &CounterRecord| record.factors.basis.is_some() && record.provenance.is_fit_for_placement();
+    saved.filter_map(read).find(is_usable)
 }
 
 /// Fits a model to the copies on a tape, if it contains any.

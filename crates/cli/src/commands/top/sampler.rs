@@ -18,7 +18,8 @@ use numaio_model::top::{
     add_transfer_rates, daemon_transfer, inspection_order, job_transfer, node_traffic, remote_advice,
     top_devices, top_nodes, top_program, NodeSamples, ProgramInspection,
 };
-use numaio_schema::{Model, TopProgram, TopSnapshot, TopTransfer, UnknownValue, TOP_SCHEMA};
+use numaio_model::RankingSources;
+use numaio_schema::{CounterRecord, Model, TopProgram, TopSnapshot, TopTransfer, UnknownValue, TOP_SCHEMA};
 use numaio_transfer::capacity::local_broker;
 use numaio_transfer::jobs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +60,7 @@ pub struct Sampler {
     machine: Machine,
     topology: Arc<Topology>,
     models: Vec<Model>,
+    counters: Option<CounterRecord>,
     started: Instant,
     watch: ProgramWatch,
     inspections: BTreeMap<u32, StoredInspection>,
@@ -71,11 +73,13 @@ impl Sampler {
     pub fn new(common: &Common, machine: Machine) -> Result<Self, Failure> {
         let topology = discover_quick(&machine);
         let models = placement::models(common, &machine, &topology, None)?;
+        let counters = placement::factors(common, &topology);
         let options = WatchOptions { reads_memory: false, ..WatchOptions::default() };
         Ok(Self {
             machine,
             topology: Arc::new(topology),
             models,
+            counters,
             started: Instant::now(),
             watch: ProgramWatch::new(options),
             inspections: BTreeMap::new(),
@@ -200,7 +204,8 @@ impl Sampler {
         let open = resolve_process(context, pid, own);
         let is_denied = open.findings.iter().any(|finding| finding.rule == RULE_DENIED);
         let models: Vec<&Model> = self.models.iter().collect();
-        let best = |node: NodeId| numaio_model::best_nodes(&self.topology, node, &models);
+        let sources = RankingSources { models: &models, counters: self.counters.as_ref() };
+        let best = |node: NodeId| numaio_model::best_nodes(&self.topology, node, sources);
         let process = process_of(observed, memory.as_ref());
         let status = numaio_place::status(&self.topology, &process, &open, &best);
         ProgramInspection {
