@@ -20,6 +20,10 @@
  *     latency CPUNODE MEMNODE NANOSECONDS
  *     queue SHARE MAX                  see update_factor()
  *     slack NANOSECONDS                see charge()
+ *
+ * With a second argument, counts=FILE, the bytes of each (CPU node, memory
+ * node) are in FILE when QEMU ends: a line CPUNODE MEMNODE LOADED STORED for
+ * each pair with bytes, of all user code, limited or not.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -53,6 +57,8 @@ enum { CB_NO_REGS = 0 };
 enum { MEM_RW = 3 };
 typedef void (*tb_trans_cb)(qemu_plugin_id_t, struct qemu_plugin_tb *);
 typedef void (*mem_cb)(unsigned, qemu_plugin_meminfo_t, uint64_t, void *);
+typedef void (*exit_cb)(qemu_plugin_id_t, void *);
+void qemu_plugin_register_atexit_cb(qemu_plugin_id_t, exit_cb, void *);
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, tb_trans_cb);
 void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, mem_cb,
                                       int flags, int rw, void *);
@@ -120,6 +126,8 @@ static int nodes;
 static int64_t slack_ns = 20 * 1000 * 1000;
 static const int64_t work_ns = 1000 * 1000;
 static bool kernel_runs;
+static uint64_t totals[MAX_NODES][MAX_NODES + 1][2]; /* bytes, of all vCPUs */
+static const char *counts_file;
 
 static int64_t now_ns(void)
 {
@@ -208,15 +216,23 @@ static bool is_stream(const struct vcpu *v, int n)
            5 * loads >= all && 5 * stores >= all;
 }
 
+static void count(const struct vcpu *v, int n, int kind, uint32_t bytes)
+{
+    __atomic_fetch_add(&totals[v->node][n][kind], bytes, __ATOMIC_RELAXED);
+}
+
 static void book(struct vcpu *v, int n, int kind)
 {
     struct bucket *b = n < nodes ? buckets[v->node][n] : NULL;
     uint32_t bytes = v->bytes[n][kind];
     if (b && b[STREAM].ns_per_byte > 0 && is_stream(v, n)) {
         bytes = v->bytes[n][LOAD] + v->bytes[n][STORE];
+        count(v, n, LOAD, v->bytes[n][LOAD]);
+        count(v, n, STORE, v->bytes[n][STORE]);
         v->bytes[n][LOAD] = v->bytes[n][STORE] = 0;
         kind = STREAM;
     } else {
+        count(v, n, kind, bytes);
         v->bytes[n][kind] = 0;
     }
     memcpy(v->old, v->bytes, nodes * sizeof v->old[0]);
@@ -284,8 +300,10 @@ static void on_access(unsigned cpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
         translate(v, p, info, vaddr);
     p->left -= size;
     if (kind == LOAD && !is_prefetched(v->lines, vaddr >> LINE_SHIFT) &&
-        wait_for_line(v, node_of_page(v, p)))
+        wait_for_line(v, node_of_page(v, p))) {
+        count(v, node_of_page(v, p), kind, size);
         return;
+    }
     if ((p->bytes[kind] += size) >= CHUNK)
         book(v, node_of_page(v, p), kind);
 }
@@ -361,13 +379,35 @@ static int read_conf(const char *name)
     return 0;
 }
 
+/* Bytes that no vCPU has booked yet, less than CHUNK for each path, are added. */
+static void write_counts(qemu_plugin_id_t id, void *unused)
+{
+    FILE *f = fopen(counts_file, "w");
+    for (int c = 0; f && c < nodes; c++) {
+        for (int n = 0; n < nodes; n++) {
+            uint64_t loaded = totals[c][n][LOAD], stored = totals[c][n][STORE];
+            for (const struct vcpu *v = vcpus; v < vcpus + MAX_CPUS; v++) {
+                loaded += v->node == c ? v->bytes[n][LOAD] : 0;
+                stored += v->node == c ? v->bytes[n][STORE] : 0;
+            }
+            if (loaded || stored)
+                fprintf(f, "%d %d %" PRIu64 " %" PRIu64 "\n", c, n, loaded, stored);
+        }
+    }
+    if (!f || fclose(f))
+        fprintf(stderr, "numabw: cannot write %s\n", counts_file);
+}
+
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
                                int argc, char **argv)
 {
-    if (argc != 1 || strncmp(argv[0], "conf=", 5) || read_conf(argv[0] + 5)) {
-        fprintf(stderr, "numabw: expected the argument conf=FILE\n");
+    if (argc < 1 || argc > 2 || strncmp(argv[0], "conf=", 5) ||
+        (argc == 2 && strncmp(argv[1], "counts=", 7)) || read_conf(argv[0] + 5)) {
+        fprintf(stderr, "numabw: expected the arguments conf=FILE[,counts=FILE]\n");
         return -1;
     }
+    if (argc == 2 && (counts_file = strdup(argv[1] + 7)))
+        qemu_plugin_register_atexit_cb(id, write_counts, NULL);
     if (info->system.max_vcpus > MAX_CPUS)
         return -1;
     for (int c = 0; c < MAX_CPUS; c++) {

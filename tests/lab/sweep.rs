@@ -3,6 +3,7 @@
 use crate::support::{with_retries, Folder};
 use numaio_model::{sweep_classes, ClassOptions};
 use numaio_schema::{ClassRule, SweepClasses, SweepRecord};
+use std::collections::BTreeMap;
 use std::fs;
 
 /// Returns the pairs of CPU node and memory node of each class, best first, each once.
@@ -15,6 +16,45 @@ fn pairs(record: &SweepRecord, classes: &SweepClasses) -> Vec<Vec<(u32, u32)>> {
         pairs
     };
     classes.classes.iter().map(of_class).collect()
+}
+
+/// Bytes by (CPU node, memory node), from lines of both nodes and one or several numbers.
+fn bytes_by_pair(text: &str) -> BTreeMap<(u32, u32), f64> {
+    let mut pairs = BTreeMap::new();
+    for line in text.lines() {
+        let numbers: Vec<u64> = line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+        let [cpu_node, memory_node, bytes @ ..] = numbers.as_slice() else { panic!("{line}") };
+        *pairs.entry((*cpu_node as u32, *memory_node as u32)).or_default() +=
+            bytes.iter().sum::<u64>() as f64;
+    }
+    pairs
+}
+
+/// The emulator books each access of user code by the physical address, so it is a witness of the
+/// pairs to which the program was bound that neither numaio nor the kernel can mislead.
+#[test]
+fn emulator_counts_the_local_and_remote_bytes_of_each_pair() {
+    let test = "emulator_counts_the_local_and_remote_bytes_of_each_pair";
+    with_retries(test, |lab| {
+        let folder = Folder::new("witness");
+        let (program, counts) = (folder.0.join("stream"), folder.0.join("counts"));
+        if !lab.build(test, "stream.c", &program) {
+            return;
+        }
+        let [add, to] = [&program, &counts].map(|path| path.to_string_lossy().into_owned());
+        let sweep = "STREAM_LOG=/out/log numaio sweep --figure 'Copy: (.*) MB/s' --figure-unit MB/s \
+                     --precision 30 --time-limit 60 --json --no-save -- stream 2";
+        let options = ["--add", &add, "--counts", &to];
+        let output = lab.run_with_options(&options, "uniform-2n", &folder.0, &["sh", "-c", sweep]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let read = |name: &str| bytes_by_pair(&fs::read_to_string(folder.0.join(name)).expect("bytes"));
+        let (program, emulator) = (read("log"), read("counts"));
+        assert_eq!(program.len(), 4, "all pairs were measured: {program:?}");
+        for (pair, bytes) in &program {
+            let witnessed = emulator.get(pair).copied().unwrap_or(0.0);
+            assert!((witnessed / bytes - 1.0).abs() < 0.05, "{pair:?}: {bytes}, witnessed {witnessed}");
+        }
+    });
 }
 
 /// The rates of the machine's description within 3 %, and its three classes of pairs: local, same
