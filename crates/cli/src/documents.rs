@@ -179,6 +179,7 @@ pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
         Document::Latency(record) => Some(("latency", &record.provenance)),
         Document::Io(record) => Some(("I/O", &record.provenance)),
         Document::Ping(record) => Some(("network latency", &record.provenance)),
+        Document::Mmio(record) => Some(("MMIO reads", &record.provenance)),
         _ => None,
     }
 }
@@ -221,6 +222,7 @@ pub fn machine_of(document: &Document) -> String {
         Document::Latency(record) => record.provenance.machine.fingerprint.clone(),
         Document::Io(record) => record.provenance.machine.fingerprint.clone(),
         Document::Ping(record) => record.provenance.machine.fingerprint.clone(),
+        Document::Mmio(record) => record.provenance.machine.fingerprint.clone(),
         Document::View(view) => view.machine.clone(),
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
         Document::Validation(validation) => validation.machine.fingerprint.clone(),

@@ -26,6 +26,8 @@ pub enum Kind {
     Io,
     /// Network latencies.
     Ping,
+    /// Reads of registers of devices.
+    Mmio,
     /// I/O bandwidths with interrupts moved to other nodes.
     Interrupts,
     /// Comparisons of views.
@@ -43,6 +45,7 @@ impl Kind {
             Self::Latency => "latencies",
             Self::Io => "io",
             Self::Ping => "pings",
+            Self::Mmio => "mmio",
             Self::Interrupts => "interrupts",
             Self::Comparison => "comparisons",
         }
@@ -59,6 +62,7 @@ impl Kind {
             Self::Latency => "latencies",
             Self::Io => "I/O measurements",
             Self::Ping => "network latencies",
+            Self::Mmio => "MMIO reads",
             Self::Interrupts => "measurements with moved interrupts",
             Self::Comparison => "comparisons",
         }

@@ -1,7 +1,7 @@
 //! The running Linux kernel as an implementation of numaio's machine traits.
 
 use crate::io::tcp::Peer;
-use crate::{control, counted, cuda, locate, probe, program, relocation, tool, Root};
+use crate::{control, counted, cuda, locate, mmio, probe, program, relocation, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError, MovePages, PageMove, PageMoveReport, PageRun};
 use numaio_machine::ids::CpuId;
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
@@ -94,6 +94,7 @@ impl Probe for Kernel {
                 IoPath::Gpu { device } => cuda::run(&self.root, limit, io, *device).map(Outcome::Io),
             },
             Workload::Ping(ping) => self.peer(&ping.peer)?.ping(&self.root, limit, ping).map(Outcome::Ping),
+            Workload::Mmio(workload) => mmio::run(&self.root, workload).map(Outcome::Mmio),
             Workload::Tool(tool) => match &tool.peer {
                 Some(peer) => self.peer(&peer.peer)?.tool(tool, peer, tool::run).map(Outcome::Tool),
                 None => tool::run(tool).map(Outcome::Tool),

@@ -5,7 +5,8 @@
 //! target node copy from and to every node with memory. [`stream::run`] and [`latency::run`]
 //! measure every pair of CPU node and memory node, [`sweep::run`] a program of the user on every
 //! pair, and [`io::run`] streams between a device and each node, moved by an [`engine`].
-//! [`ping::run`] measures the latency of a network. All use the same stopping [`Rule`].
+//! [`ping::run`] measures the latency of a network, and [`mmio::run`] reads of a device's register
+//! from each node. All use the same stopping [`Rule`].
 
 pub mod campaign;
 mod cells;
@@ -13,6 +14,7 @@ pub mod counters;
 pub mod engine;
 pub mod io;
 pub mod latency;
+pub mod mmio;
 pub mod net;
 mod options;
 mod pairs;
@@ -30,6 +32,7 @@ mod warnings;
 pub use counters::CounterOptions;
 pub use io::IoOptions;
 pub use latency::LatencyOptions;
+pub use mmio::MmioOptions;
 pub use net::NetOptions;
 pub use options::{CampaignError, Options, Threads};
 pub use ping::{PingEngine, PingOptions};

@@ -32,6 +32,7 @@ mod listing;
 mod markdown;
 mod matrix_text;
 mod metrics;
+mod mmio_text;
 mod model_text;
 mod near_text;
 mod net_text;
@@ -43,6 +44,7 @@ mod placement;
 mod plan_text;
 mod prediction_text;
 mod record_header;
+mod sheet_text;
 mod sheets;
 mod statistics_text;
 mod stream_text;
@@ -93,6 +95,7 @@ pub use markdown::{fleet_markdown, markdown};
 pub use metrics::{
     balance_metrics_text, metrics_text, BalanceTotals, DaemonStatus, MetricSources, MetricsFormat,
 };
+pub use mmio_text::mmio_text;
 pub use model_text::model_text;
 pub use near_text::near_text;
 pub use net_text::net_text;

@@ -2,9 +2,9 @@
 
 use crate::net_text;
 use crate::record_header;
-use crate::sheets::{self, Align};
+use crate::sheet_text;
+use crate::sheets;
 use crate::style::TextStyle;
-use crate::table::{self, Table};
 use crate::text_page::TextPage;
 use numaio_schema::PingRecord;
 
@@ -31,21 +31,7 @@ pub fn ping_text(record: &PingRecord, style: &TextStyle) -> String {
     paragraphs.extend(remote);
     record_header::write(&mut page, &what, &record.provenance, &paragraphs);
     for sheet in sheets::ping_sheets(record, style.unit) {
-        let over = sheet.over.map(|over| format!("; columns: {}", over.to_lowercase())).unwrap_or_default();
-        page.heading(&format!("{}{over}", sheet.title));
-        let align = |align: &Align| match align {
-            Align::Left => table::Align::Left,
-            Align::Right | Align::Center => table::Align::Right,
-        };
-        let columns = sheet.head.iter().zip(&sheet.aligned).map(|(title, side)| (title, align(side)));
-        let mut table = Table::new(columns.map(|(title, side)| (title.to_uppercase(), side)));
-        for row in &sheet.rows {
-            table.row(row.iter().map(|cell| cell.text.as_str().into()));
-        }
-        page.table(2, &table);
-        for note in &sheet.notes {
-            page.paragraph(2, 4, note);
-        }
+        sheet_text::write(&mut page, &sheet);
     }
     page.into_text()
 }

@@ -60,6 +60,9 @@ pub const JOB_SCHEMA: &str = "numaio/job/1";
 /// Schema and version of [`LatencyRecord`](crate::LatencyRecord).
 pub const LATENCY_SCHEMA: &str = "numaio/latency/1";
 
+/// Schema and version of [`MmioRecord`](crate::MmioRecord).
+pub const MMIO_SCHEMA: &str = "numaio/mmio/1";
+
 /// Schema and version of [`Model`](crate::Model).
 pub const MODEL_SCHEMA: &str = "numaio/model/1";
 

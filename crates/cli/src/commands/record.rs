@@ -132,6 +132,7 @@ fn bench(
     let documents: Result<Vec<_>, _> = match bench::measure(common, machine, command)? {
         BenchRecords::Io(records) => records.iter().map(serde_json::to_value).collect(),
         BenchRecords::Ping(record) => serde_json::to_value(&record).map(|document| vec![document]),
+        BenchRecords::Mmio(record) => serde_json::to_value(&record).map(|document| vec![document]),
     };
     for document in documents.map_err(|error| Failure::new(&error))? {
         recording.record_document(document, first);

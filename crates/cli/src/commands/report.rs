@@ -150,8 +150,16 @@ fn add_topology(bundle: &mut Bundle, machine: &Machine, topology: &Topology) -> 
 /// ones are reported and skipped.
 fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
     use crate::store::Kind;
-    let kinds =
-        [Kind::Model, Kind::Stream, Kind::Sweep, Kind::Latency, Kind::Io, Kind::Ping, Kind::Comparison];
+    let kinds = [
+        Kind::Model,
+        Kind::Stream,
+        Kind::Sweep,
+        Kind::Latency,
+        Kind::Io,
+        Kind::Ping,
+        Kind::Mmio,
+        Kind::Comparison,
+    ];
     for path in kinds.into_iter().flat_map(|kind| documents::saved(common, kind, &topology.identity)) {
         let added = documents::read(&path).and_then(|document| {
             let document = with_classes(bundle, document);

@@ -47,13 +47,13 @@ pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     Ok(documents)
 }
 
-/// Returns the recorded sweeps of programs, which name their builds, and network latencies, which
-/// name their devices and rails.
+/// Returns the recorded sweeps of programs, which name their builds, and network latencies and
+/// reads of registers, which name their devices.
 fn stored(machine: &Machine) -> Vec<Document> {
     let stored = machine.tape().into_iter().flat_map(|tape| &tape.documents);
     let read = |(document, _): &(serde_json::Value, _)| Document::from_json(&document.to_string()).ok();
     stored
         .filter_map(read)
-        .filter(|document| matches!(document, Document::Sweep(_) | Document::Ping(_)))
+        .filter(|document| matches!(document, Document::Sweep(_) | Document::Ping(_) | Document::Mmio(_)))
         .collect()
 }

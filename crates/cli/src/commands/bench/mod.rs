@@ -3,6 +3,7 @@
 pub mod disk;
 mod disk_args;
 pub mod gpu;
+mod mmio;
 pub mod net;
 pub mod rdma;
 mod shared;
@@ -36,6 +37,8 @@ pub enum BenchCommand {
     Rdma(rdma::RdmaArgs),
     /// Measure copies between memory and a GPU: download, readback, both at once
     Gpu(gpu::GpuArgs),
+    /// Measure reads of a device's register (MMIO) from every node
+    Mmio(mmio::MmioArgs),
 }
 
 /// Runs `numaio bench`.
@@ -56,6 +59,9 @@ pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Re
         BenchCommand::Rdma(command) => rdma::run(common, machine, command),
         BenchCommand::Disk(command) => disk::run(common, machine, command).map(BenchRecords::Io),
         BenchCommand::Gpu(command) => gpu::run(common, machine, command).map(BenchRecords::Io),
+        BenchCommand::Mmio(command) => {
+            mmio::run(common, machine, command).map(|record| BenchRecords::Mmio(Box::new(record)))
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use numaio_measure::io::{self, IoSelection, Matrix, Placements};
 use numaio_measure::{IoOptions, Rule};
 use numaio_model::io_ranks;
 use numaio_report::{io_agreement, io_loads_text, TextStyle};
-use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Load, Model, PingRecord};
+use numaio_schema::{ClassRepresentative, IoDevice, IoRecord, Load, MmioRecord, Model, PingRecord};
 use std::path::{Path, PathBuf};
 
 /// Records of a measurement.
@@ -27,6 +27,8 @@ pub enum BenchRecords {
     Io(Vec<IoRecord>),
     /// Latency.
     Ping(Box<PingRecord>),
+    /// Reads of a register.
+    Mmio(Box<MmioRecord>),
 }
 
 /// Options of the placement of streams.
