@@ -3,6 +3,7 @@
 mod campaign;
 mod io;
 mod latency;
+mod mmio;
 mod ping;
 mod stream;
 mod sweep;

@@ -19,10 +19,6 @@ use numaio_schema::{IoDevice, MmioRecord};
 use std::path::PathBuf;
 
 /// Options of `numaio bench mmio`.
-///
-/// A read of a register must not have side effects. By default, numaio reads the version register
-/// of an NVMe controller, or the begin of the first prefetchable memory of another device, and
-/// refuses devices with neither.
 #[derive(Debug, Clone, Args)]
 pub struct MmioArgs {
     /// Device, for example eth0, nvme0n1, cuda:0 or 0000:3b:00.0

@@ -1,4 +1,4 @@
-//! `numaio bench`: measures I/O of devices from every node.
+//! `numaio bench`: measures devices from every node.
 
 pub mod disk;
 mod disk_args;
@@ -38,6 +38,11 @@ pub enum BenchCommand {
     /// Measure copies between memory and a GPU: download, readback, both at once
     Gpu(gpu::GpuArgs),
     /// Measure reads of a device's register (MMIO) from every node
+    ///
+    /// A CPU of each node reads 4 bytes at a time, and the time of each read is measured. Reads of
+    /// some registers have side effects, so numaio reads the version register of an NVMe controller,
+    /// or the begin of the first prefetchable memory of another device. It refuses devices with
+    /// neither, unless --bar names a register. Requires root.
     Mmio(mmio::MmioArgs),
 }
 
