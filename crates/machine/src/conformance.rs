@@ -418,7 +418,8 @@ fn ran_io(machine: &dyn Probe, io: &IoWorkload) -> IoOutcome {
 
 /// Checks reads of a register of an implementation of [`Probe`].
 ///
-/// `mmio` contains a register that the machine has, and a CPU; the numbers of reads are chosen here.
+/// `mmio` contains a register that the machine has, and a CPU; the numbers of reads are chosen
+/// here.
 ///
 /// # Panics
 /// At the first violation.

@@ -137,8 +137,8 @@ fn hint_of_probe(error: &ProbeError) -> Option<&'static str> {
     }
 }
 
-/// Returns the hint for a base address register that the kernel does not open or map, by the text of
-/// its error (`pci_mmap_resource` in `drivers/pci/pci-sysfs.c`).
+/// Returns the hint for a base address register that the kernel does not open or map, by the text
+/// of its error (`pci_mmap_resource` in `drivers/pci/pci-sysfs.c`).
 fn hint_of_bar(what: &str, why: &str) -> Option<&'static str> {
     let is =
         |action: &str, errno: i32| what.starts_with(action) && why.ends_with(&format!("(os error {errno})"));

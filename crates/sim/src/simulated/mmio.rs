@@ -7,8 +7,8 @@ use numaio_machine::probe::{MmioOutcome, ProbeError};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{Flow, MmioWorkload};
 
-/// Time of a read from the device's own node: the host bridge, two traversals of a PCI Express link,
-/// and the device.
+/// Time of a read from the device's own node: the host bridge, two traversals of a PCI Express
+/// link, and the device.
 const LOCAL_NS: f64 = 700.0;
 /// Time of a reading of the clock.
 const CLOCK_NS: u64 = 25;

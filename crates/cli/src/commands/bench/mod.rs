@@ -40,9 +40,9 @@ pub enum BenchCommand {
     /// Measure reads of a device's register (MMIO) from every node
     ///
     /// A CPU of each node reads 4 bytes at a time, and the time of each read is measured. Reads of
-    /// some registers have side effects, so numaio reads the version register of an NVMe controller,
-    /// or the begin of the first prefetchable memory of another device. It refuses devices with
-    /// neither, unless --bar names a register. Requires root.
+    /// some registers have side effects, so numaio reads the version register of an NVMe
+    /// controller, or the begin of the first prefetchable memory of another device. It refuses
+    /// devices with neither, unless --bar names a register. Requires root.
     Mmio(mmio::MmioArgs),
 }
 
