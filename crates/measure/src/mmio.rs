@@ -11,7 +11,7 @@ use crate::setting::{Event, Setting};
 use crate::warnings::{self, WarningContext};
 use numaio_machine::devices::{MmioRegister, RegisterChoice};
 use numaio_machine::ids::{CpuId, NodeId};
-use numaio_machine::probe::{MmioOutcome, ProbeError, ProbeExt};
+use numaio_machine::probe::{MmioOutcome, ProbeError, ProbeExt, Residency};
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MmioWorkload, Workload};
@@ -124,6 +124,8 @@ fn visit(
     let figures = VisitFigures {
         groups: vec![outcome.medians_ns.iter().map(|ns| read_ns(*ns)).collect()],
         elapsed_ns: outcome.elapsed_ns,
+        // No buffer has pages to check.
+        residency: Residency { pages_checked: Some(0), ..Residency::default() },
         ..VisitFigures::default()
     };
     let taken = VisitOutcome::from_figures(&figures).with_figure(workload)?;

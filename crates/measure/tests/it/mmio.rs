@@ -55,6 +55,8 @@ fn results_match_the_simulated_machine() {
     let topology = discover(&machine.tree());
     let record = run_on(&machine, &topology, &options()).expect("a record");
     assert_eq!((record.cells.len(), record.provenance.complete, record.method.reads), (8, true, 1000));
+    let rules: Vec<&str> = record.provenance.warnings.iter().map(|warning| warning.rule.as_str()).collect();
+    assert!(!rules.contains(&"residency-unchecked"), "a register has no pages: {rules:?}");
     for cell in &record.cells {
         let register = options().register.0;
         let workload = MmioWorkload { register, cpu: cell.cpu, reads: 1, slices: 1 };
