@@ -3921,7 +3921,7 @@ class MmioOutcome:
     p99_ns: int
     """99th percentile of all reads in nanoseconds."""
     clock_ns: int
-    """Time of a reading of the clock in nanoseconds: the median of readings without a read."""
+    """Shortest time of a reading of the clock in nanoseconds, measured without a read."""
     all_ones: int
     """Number of reads that returned ``0xffffffff``, as reads of a device that does not answer do."""
     elapsed_ns: int
@@ -4436,7 +4436,7 @@ class OutcomeMmio:
     p99_ns: int
     """99th percentile of all reads in nanoseconds."""
     clock_ns: int
-    """Time of a reading of the clock in nanoseconds: the median of readings without a read."""
+    """Shortest time of a reading of the clock in nanoseconds, measured without a read."""
     all_ones: int
     """Number of reads that returned ``0xffffffff``, as reads of a device that does not answer do."""
     elapsed_ns: int
