@@ -8,6 +8,7 @@ mod doctor;
 mod filesystems;
 mod irq;
 mod measure;
+mod mmio;
 mod near;
 mod packages;
 mod place;

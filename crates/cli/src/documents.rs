@@ -180,6 +180,7 @@ pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
         Document::Io(record) => Some(("I/O", &record.provenance)),
         Document::Aggregate(record) => Some(("I/O of several devices", &record.provenance)),
         Document::Ping(record) => Some(("network latency", &record.provenance)),
+        Document::Mmio(record) => Some(("MMIO reads", &record.provenance)),
         _ => None,
     }
 }
@@ -223,6 +224,7 @@ pub fn machine_of(document: &Document) -> String {
         Document::Io(record) => record.provenance.machine.fingerprint.clone(),
         Document::Aggregate(record) => record.provenance.machine.fingerprint.clone(),
         Document::Ping(record) => record.provenance.machine.fingerprint.clone(),
+        Document::Mmio(record) => record.provenance.machine.fingerprint.clone(),
         Document::View(view) => view.machine.clone(),
         Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
         Document::Validation(validation) => validation.machine.fingerprint.clone(),

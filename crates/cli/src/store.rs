@@ -28,6 +28,8 @@ pub enum Kind {
     Aggregate,
     /// Network latencies.
     Ping,
+    /// Reads of registers of devices.
+    Mmio,
     /// I/O bandwidths with interrupts moved to other nodes.
     Interrupts,
     /// Comparisons of views.
@@ -46,6 +48,7 @@ impl Kind {
             Self::Io => "io",
             Self::Aggregate => "io-aggregates",
             Self::Ping => "pings",
+            Self::Mmio => "mmio",
             Self::Interrupts => "interrupts",
             Self::Comparison => "comparisons",
         }
@@ -63,6 +66,7 @@ impl Kind {
             Self::Io => "I/O measurements",
             Self::Aggregate => "I/O measurements of several devices",
             Self::Ping => "network latencies",
+            Self::Mmio => "MMIO reads",
             Self::Interrupts => "measurements with moved interrupts",
             Self::Comparison => "comparisons",
         }

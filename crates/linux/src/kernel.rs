@@ -2,7 +2,7 @@
 
 use crate::io::tcp::Peer;
 use crate::refusal::refused;
-use crate::{control, counted, cuda, locate, probe, program, relocation, tool, Root};
+use crate::{control, counted, cuda, locate, mmio, probe, program, relocation, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError, MovePages, PageMove, PageMoveReport, PageRun};
 use numaio_machine::ids::CpuId;
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
@@ -135,6 +135,7 @@ impl Probe for Kernel {
             Workload::Latency(latency) => probe::latency(&self.root, limit, latency).map(Outcome::Latency),
             Workload::Io(io) => self.io(limit, io).map(Outcome::Io),
             Workload::Ping(ping) => self.peer(&ping.peer)?.ping(&self.root, limit, ping).map(Outcome::Ping),
+            Workload::Mmio(workload) => mmio::run(&self.root, workload).map(Outcome::Mmio),
             Workload::Tool(tool) => match &tool.peer {
                 Some(peer) => self.peer(&peer.peer)?.tool(tool, peer, tool::run).map(Outcome::Tool),
                 None => tool::run(tool).map(Outcome::Tool),

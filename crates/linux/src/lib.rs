@@ -30,6 +30,7 @@ mod loads;
 pub mod local_time;
 mod locate;
 pub mod memory;
+mod mmio;
 mod probe;
 pub mod process;
 mod program;

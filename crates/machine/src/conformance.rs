@@ -2,6 +2,7 @@
 
 use crate::control::{Change, Control, ControlError};
 use crate::counters::Counter;
+use crate::devices::{MmioRegister, PciAddress};
 use crate::ids::{CpuId, NodeId};
 use crate::locate::{
     DeviceNumber, Locate, LocateAnswer, LocateError, LocateExt, LocateQuery, PathFacts, PathKind, RouteFacts,
@@ -14,8 +15,8 @@ use crate::set::CpuSet;
 use crate::sysfs::{ReadError, ReadErrorKind, Sysfs, SysfsExt};
 use crate::workload::{
     CopyLoop, CopyWorkload, CountedTarget, CountedWorkload, Flow, IoWorkload, LatencyWorkload, LoadWorkload,
-    LoadedWorkload, NeighborLoad, Placement, ProgramWorkload, Sampling, StreamGroup, StreamLoad, StreamLoop,
-    StreamOp, StreamWorkload, Workload,
+    LoadedWorkload, MmioWorkload, NeighborLoad, Placement, ProgramWorkload, Sampling, StreamGroup,
+    StreamLoad, StreamLoop, StreamOp, StreamWorkload, Workload,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -413,6 +414,37 @@ fn ran_io(machine: &dyn Probe, io: &IoWorkload) -> IoOutcome {
         resides(&group.residency);
     }
     outcome
+}
+
+/// Checks reads of a register of an implementation of [`Probe`].
+///
+/// `mmio` contains a register that the machine has, and a CPU; the numbers of reads are chosen
+/// here.
+///
+/// # Panics
+/// At the first violation.
+pub fn mmio(machine: &dyn Probe, mmio: &MmioWorkload) {
+    let mmio = MmioWorkload { reads: 20, slices: 3, ..mmio.clone() };
+    let outcome = machine.mmio(&mmio).expect("a valid workload");
+    assert_eq!((outcome.medians_ns.len(), outcome.reads), (3, 60), "all slices with all reads");
+    assert!(outcome.medians_ns.iter().all(|median| *median >= outcome.min_ns), "{outcome:?}");
+    assert!(outcome.p99_ns >= outcome.min_ns && outcome.elapsed_ns > outcome.p99_ns, "{outcome:?}");
+    assert!(outcome.all_ones <= outcome.reads, "{outcome:?}");
+    let refuses = |mmio: MmioWorkload| {
+        let refused = machine.mmio(&mmio);
+        assert!(matches!(refused, Err(ProbeError::Refused { .. })), "{mmio}: {refused:?}");
+    };
+    let register = mmio.register;
+    refuses(MmioWorkload { reads: 0, ..mmio.clone() });
+    refuses(MmioWorkload { slices: 0, ..mmio.clone() });
+    refuses(MmioWorkload { reads: u32::MAX, slices: u32::MAX, ..mmio.clone() });
+    refuses(MmioWorkload { cpu: NO_SUCH_CPU, ..mmio.clone() });
+    let other = |register: MmioRegister| refuses(MmioWorkload { register, ..mmio.clone() });
+    other(MmioRegister { offset: register.offset + 1, ..register });
+    other(MmioRegister { offset: 1 << 40, ..register });
+    other(MmioRegister { offset: u64::MAX - 3, ..register });
+    other(MmioRegister { bar: 5, ..register });
+    other(MmioRegister { pci: PciAddress { domain: 0xabcd, ..register.pci }, ..register });
 }
 
 /// Checks programs of an implementation of [`Probe`].

@@ -4,7 +4,7 @@ use crate::counters::{Count, MissingCounter};
 use crate::ids::NodeId;
 use crate::set::CpuSet;
 use crate::workload::{
-    CopyWorkload, CountedWorkload, IoWorkload, LatencyWorkload, LoadedWorkload, PingWorkload,
+    CopyWorkload, CountedWorkload, IoWorkload, LatencyWorkload, LoadedWorkload, MmioWorkload, PingWorkload,
     ProgramWorkload, StreamWorkload, ToolWorkload, Workload,
 };
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,17 @@ pub trait ProbeExt: Probe {
         }
     }
 
+    /// Reads a register of a device.
+    ///
+    /// # Errors
+    /// As [`ProbeExt::copy`].
+    fn mmio(&self, mmio: &MmioWorkload) -> Result<MmioOutcome, ProbeError> {
+        match self.run(&Workload::Mmio(mmio.clone()))? {
+            Outcome::Mmio(outcome) => Ok(outcome),
+            _ => Err(ProbeError::OtherOutcome),
+        }
+    }
+
     /// Runs an external program.
     ///
     /// # Errors
@@ -138,6 +149,8 @@ pub enum Outcome {
     Io(IoOutcome),
     /// Outcome of [`Workload::Ping`].
     Ping(PingOutcome),
+    /// Outcome of [`Workload::Mmio`].
+    Mmio(MmioOutcome),
     /// Outcome of [`Workload::Tool`].
     Tool(ToolOutcome),
     /// Outcome of [`Workload::Program`].
@@ -177,6 +190,7 @@ impl Outcome {
             Self::Program(outcome) => &mut outcome.elapsed_ns,
             Self::Counted(outcome) => &mut outcome.elapsed_ns,
             Self::Ping(outcome) => &mut outcome.elapsed_ns,
+            Self::Mmio(outcome) => &mut outcome.elapsed_ns,
             Self::Loaded(outcome) => return outcome.outcome.add_elapsed_ns(ns),
         };
         *elapsed_ns = elapsed_ns.saturating_add(ns);
@@ -437,6 +451,30 @@ impl PingOutcome {
     /// Summarizes the round-trip times of each slice, in nanoseconds; slices without any are left
     /// out.
     pub fn of_slices(slices: &[Vec<u64>]) -> Self {
+        let times = SlicedTimes::new(slices);
+        Self {
+            medians_ns: times.medians_ns,
+            round_trips: times.count,
+            min_ns: times.min_ns,
+            p99_ns: times.p99_ns,
+            elapsed_ns: 0,
+            residency: Residency::default(),
+            there: None,
+            cut: None,
+        }
+    }
+}
+
+/// Summary of the times of slices, in nanoseconds.
+struct SlicedTimes {
+    medians_ns: Vec<u64>,
+    count: u64,
+    min_ns: u64,
+    p99_ns: u64,
+}
+
+impl SlicedTimes {
+    fn new(slices: &[Vec<u64>]) -> Self {
         let sorted = |times: &mut Vec<u64>| times.sort_unstable();
         let mut all: Vec<u64> = slices.concat();
         sorted(&mut all);
@@ -447,13 +485,48 @@ impl PingOutcome {
         });
         Self {
             medians_ns: medians.collect(),
-            round_trips: all.len() as u64,
+            count: all.len() as u64,
             min_ns: all.first().copied().unwrap_or(0),
             p99_ns: percentile(&all, 99),
+        }
+    }
+}
+
+/// Outcome of reads of a register.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct MmioOutcome {
+    /// Median time of the reads of each slice in nanoseconds, in chronological order, without the
+    /// warm-up. All times include a reading of the clock.
+    pub medians_ns: Vec<u64>,
+    /// Number of reads in these slices.
+    pub reads: u64,
+    /// Shortest read in nanoseconds.
+    pub min_ns: u64,
+    /// 99th percentile of all reads in nanoseconds.
+    pub p99_ns: u64,
+    /// Shortest time of a reading of the clock in nanoseconds, measured without a read.
+    pub clock_ns: u64,
+    /// Number of reads that returned `0xffffffff`, as reads of a device that does not answer do.
+    pub all_ones: u64,
+    /// Total time including the mapping and the warm-up, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+impl MmioOutcome {
+    /// Summarizes the times of the reads of each slice, and of readings of the clock alone, in
+    /// nanoseconds.
+    pub fn of_slices(slices: &[Vec<u64>], clock: &[u64]) -> Self {
+        let times = SlicedTimes::new(slices);
+        let clock_ns = clock.iter().copied().min().unwrap_or(0);
+        Self {
+            medians_ns: times.medians_ns,
+            reads: times.count,
+            min_ns: times.min_ns,
+            p99_ns: times.p99_ns,
+            clock_ns,
+            all_ones: 0,
             elapsed_ns: 0,
-            residency: Residency::default(),
-            there: None,
-            cut: None,
         }
     }
 }

@@ -5,7 +5,9 @@
 //! target node copy from and to every node with memory. [`stream::run`] and [`latency::run`]
 //! measure every pair of CPU node and memory node, [`sweep::run`] a program of the user on every
 //! pair, [`io::run`] streams between a device and each node, moved by an [`engine`], and
-//! [`aggregate::run`] those of several devices at the same time. [`ping::run`] measures the latency of a network. All use the same stopping [`Rule`].
+//! [`aggregate::run`] those of several devices at the same time. [`ping::run`] measures the latency
+//! of a network, and [`mmio::run`] reads of a device's register from each node. All use the same
+//! stopping [`Rule`].
 
 pub mod aggregate;
 pub mod campaign;
@@ -14,6 +16,7 @@ pub mod counters;
 pub mod engine;
 pub mod io;
 pub mod latency;
+pub mod mmio;
 pub mod net;
 mod options;
 mod pairs;
@@ -32,6 +35,7 @@ pub use aggregate::AggregateOptions;
 pub use counters::CounterOptions;
 pub use io::IoOptions;
 pub use latency::LatencyOptions;
+pub use mmio::MmioOptions;
 pub use net::NetOptions;
 pub use options::{CampaignError, Options, Threads};
 pub use ping::{PingEngine, PingOptions};

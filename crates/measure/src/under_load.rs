@@ -181,6 +181,7 @@ fn measuring_cpus(workload: &Workload) -> CpuSet {
         Workload::Tool(tool) => tool.processes.iter().flat_map(|process| process.cpus.iter()).collect(),
         Workload::Program(program) => program.placement.cpus.clone(),
         Workload::Ping(ping) => ping.cpus.clone(),
+        Workload::Mmio(mmio) => CpuSet::one(mmio.cpu),
         Workload::Counted(counted) => match &counted.target {
             CountedTarget::Copy(copy) => copy.placement.cpus.clone(),
             CountedTarget::Stream(stream) => stream.placement.cpus.clone(),

@@ -1,12 +1,14 @@
-//! Test data: measured I/O, and sweeps.
+//! Test data: measured I/O, reads of registers, and sweeps.
 
-use numaio_machine::ids::NodeId;
+use numaio_machine::devices::RegisterChoice;
+use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::workload::{Direction, Placement, StreamGroup};
 use numaio_schema::{
-    FigureSource, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd, MachineSource, PingCell,
-    PingMethod, PingRecord, PooledNoise, Provenance, Quantity, Reading, ReadingVisit, Rounds, Summary,
-    SweepCell, SweepMethod, SweepRecord, SweepScope, IO_SCHEMA, PING_SCHEMA, SWEEP_SCHEMA,
+    FigureSource, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, IoRemoteEnd, MachineSource, MmioCell,
+    MmioMethod, MmioRecord, PingCell, PingMethod, PingRecord, PooledNoise, Provenance, Quantity, Reading,
+    ReadingVisit, Rounds, Summary, SweepCell, SweepMethod, SweepRecord, SweepScope, IO_SCHEMA, MMIO_SCHEMA,
+    PING_SCHEMA, SWEEP_SCHEMA,
 };
 
 /// Returns a reading of visits, summarized like those of a campaign.
@@ -109,6 +111,28 @@ pub fn ping(node: u32, cells: &[(u32, u32, u64, f64)]) -> PingRecord {
         remote: None,
         rails: Vec::new(),
         method: PingMethod { engine: IoEngine::Tcp, version: "0".to_owned(), rounds: streams.method.rounds },
+        cells: cells.iter().map(cell).collect(),
+    }
+}
+
+/// Returns a record of reads of `eth0` on a node: node and nanoseconds of each cell.
+pub fn mmio(node: u32, cells: &[(u32, f64)]) -> MmioRecord {
+    let cell = |(cpu_node, ns): &(u32, f64)| MmioCell {
+        cpu_node: NodeId(*cpu_node),
+        cpu: CpuId(*cpu_node),
+        ns: about(*ns),
+        p99_ns: None,
+        min_ns: None,
+    };
+    let streams = record(node, Vec::new());
+    MmioRecord {
+        schema: MMIO_SCHEMA.to_owned(),
+        provenance: provenance(),
+        device: IoDevice { name: "eth0".to_owned(), ..streams.device },
+        bar: 0,
+        offset: 8,
+        choice: RegisterChoice::NvmeVersion,
+        method: MmioMethod { reads: 1000, rounds: streams.method.rounds },
         cells: cells.iter().map(cell).collect(),
     }
 }

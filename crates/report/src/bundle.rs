@@ -2,8 +2,8 @@
 
 use numaio_machine::topology::{Identity, Topology};
 use numaio_schema::{
-    AggregateRecord, Comparison, Document, IoRecord, LatencyRecord, Model, PingRecord, Provenance,
-    StreamRecord, StreamScope, SweepRecord, SweepScope, TopologyDocument, View,
+    AggregateRecord, Comparison, Document, IoRecord, LatencyRecord, MmioRecord, Model, PingRecord,
+    Provenance, StreamRecord, StreamScope, SweepRecord, SweepScope, TopologyDocument, View,
 };
 use std::collections::BTreeSet;
 
@@ -40,6 +40,8 @@ pub struct MachineDocuments {
     pub aggregates: Vec<AggregateRecord>,
     /// Records of measured network latency.
     pub pings: Vec<PingRecord>,
+    /// Records of measured reads of registers.
+    pub mmios: Vec<MmioRecord>,
     /// Comparisons of views.
     pub comparisons: Vec<Comparison>,
     /// Views outside comparisons; those without a time are in reverse order of addition.
@@ -122,6 +124,7 @@ impl Bundle {
             Document::Io(it) => self.machine_mut(&owner(&it.provenance.machine)).ios.push(*it),
             Document::Aggregate(it) => self.machine_mut(&owner(&it.provenance.machine)).aggregates.push(*it),
             Document::Ping(it) => self.machine_mut(&owner(&it.provenance.machine)).pings.push(*it),
+            Document::Mmio(it) => self.machine_mut(&owner(&it.provenance.machine)).mmios.push(*it),
             Document::Comparison(it) => {
                 require_one_machine(&it)?;
                 self.machine_mut(&owner(&it.machine)).comparisons.push(*it);
@@ -246,6 +249,7 @@ impl MachineDocuments {
             .chain(self.ios.iter().map(|it| &it.provenance))
             .chain(self.aggregates.iter().map(|it| &it.provenance))
             .chain(self.pings.iter().map(|it| &it.provenance))
+            .chain(self.mmios.iter().map(|it| &it.provenance))
             .collect()
     }
 
@@ -280,6 +284,9 @@ impl MachineDocuments {
         for ping in &self.pings {
             documents.push(serde_json::to_value(ping)?);
         }
+        for mmio in &self.mmios {
+            documents.push(serde_json::to_value(mmio)?);
+        }
         for comparison in &self.comparisons {
             documents.push(serde_json::to_value(comparison)?);
         }
@@ -298,6 +305,7 @@ impl MachineDocuments {
         self.ios.sort_by_key(|it| newest(it.provenance.measured_at));
         self.aggregates.sort_by_key(|it| newest(it.provenance.measured_at));
         self.pings.sort_by_key(|it| newest(it.provenance.measured_at));
+        self.mmios.sort_by_key(|it| newest(it.provenance.measured_at));
         self.comparisons.sort_by_key(|it| newest(it.measured_at));
         self.views.sort_by_key(|it| std::cmp::Reverse(it.measured_at));
     }
@@ -317,6 +325,7 @@ impl MachineDocuments {
         self.keep_newest_ios();
         self.keep_newest_aggregates();
         self.keep_newest_pings();
+        self.keep_newest_mmios();
         let mut known = BTreeSet::new();
         self.comparisons.retain(|it| known.insert(it.target));
         let mut known = BTreeSet::new();
@@ -379,6 +388,15 @@ impl MachineDocuments {
                 record.aggregates().map(|cell| (devices.clone(), cell.groups.clone(), cell.block_bytes));
             cells.filter(|key| known.insert(key.clone())).count() > 0
         });
+    }
+
+    fn keep_newest_mmios(&mut self) {
+        let mut known = BTreeSet::new();
+        for mmio in &mut self.mmios {
+            let register = (mmio.device.name.clone(), mmio.bar, mmio.offset);
+            mmio.cells.retain(|cell| known.insert((register.clone(), cell.cpu_node)));
+        }
+        self.mmios.retain(|mmio| !mmio.cells.is_empty());
     }
 
     /// Keeps records as a whole: the stripings of one are compared with its rails alone.

@@ -8,8 +8,8 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::workload::StreamGroup;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{
-    AggregateRecord, Class, FleetSummary, IoCell, IoRecord, LatencyRecord, Model, PingCell, PingRecord,
-    Provenance, Quantity, Reading, StreamRecord, Summary, SweepRecord, View,
+    AggregateRecord, Class, FleetSummary, IoCell, IoRecord, LatencyRecord, MmioCell, MmioRecord, Model,
+    PingCell, PingRecord, Provenance, Quantity, Reading, StreamRecord, Summary, SweepRecord, View,
 };
 
 /// The column names; cells that do not apply are empty.
@@ -199,6 +199,10 @@ fn rows(machine: &MachineDocuments) -> Vec<CsvRow> {
         .pings
         .iter()
         .flat_map(|record| with_load(ping_rows(record, &on(&record.provenance)), &record.provenance));
+    let mmios = machine
+        .mmios
+        .iter()
+        .flat_map(|record| with_load(mmio_rows(record, &on(&record.provenance)), &record.provenance));
     models
         .chain(streams)
         .chain(sweeps)
@@ -206,6 +210,7 @@ fn rows(machine: &MachineDocuments) -> Vec<CsvRow> {
         .chain(ios)
         .chain(aggregates)
         .chain(pings)
+        .chain(mmios)
         .chain(views)
         .collect()
 }
@@ -445,6 +450,26 @@ fn ping_rows(record: &PingRecord, first: &CsvRow) -> Vec<CsvRow> {
             ..first.clone()
         };
         line.reading(&cell.latency_ns)
+    };
+    record.cells.iter().map(line).collect()
+}
+
+/// Returns the rows of reads of a register; `series` has the device and the register.
+fn mmio_rows(record: &MmioRecord, first: &CsvRow) -> Vec<CsvRow> {
+    let (bar, offset) = (record.bar, record.offset);
+    let series = format!("{}, BAR {bar} at {offset:#x}", io_text::device_name(&record.device));
+    let line = |cell: &MmioCell| {
+        let line = CsvRow {
+            measured_at: Some(record.provenance.measured_at),
+            what: "mmio",
+            series: SafeText::new(&series),
+            target: record.device.node.map(|node| node.0),
+            cpu_node: Some(cell.cpu_node.0),
+            cpus: cell.cpu.to_string(),
+            unit: SafeText::new("ns"),
+            ..first.clone()
+        };
+        line.reading(&cell.ns)
     };
     record.cells.iter().map(line).collect()
 }

@@ -33,6 +33,7 @@ mod listing;
 mod markdown;
 mod matrix_text;
 mod metrics;
+mod mmio_text;
 mod model_text;
 mod near_text;
 mod net_text;
@@ -96,6 +97,7 @@ pub use markdown::{fleet_markdown, markdown};
 pub use metrics::{
     balance_metrics_text, metrics_text, BalanceTotals, DaemonStatus, MetricSources, MetricsFormat,
 };
+pub use mmio_text::mmio_text;
 pub use model_text::model_text;
 pub use near_text::near_text;
 pub use net_text::net_text;

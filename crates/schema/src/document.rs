@@ -3,14 +3,14 @@
 use crate::read::{parse, schema_of, unexpected, DocumentError};
 use crate::schemas::{
     AGGREGATE_SCHEMA, COMPARISON_SCHEMA, COUNTERS_SCHEMA, FLEET_CHECK_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA,
-    MODEL_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA,
-    PREDICTION_SCHEMA_1, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA,
-    VALIDATION_SCHEMA, VIEW_SCHEMA,
+    MMIO_SCHEMA, MODEL_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
+    PREDICTION_SCHEMA, PREDICTION_SCHEMA_1, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA,
+    TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VIEW_SCHEMA,
 };
 use crate::{
-    AggregateRecord, Comparison, CounterRecord, FleetCheck, IoPrediction, IoRecord, LatencyRecord, Model,
-    PingRecord, PlacementPlan, Plan, PlanProblem, Receipt, Record, StreamRecord, SweepRecord,
-    TopologyDocument, Validation, View,
+    AggregateRecord, Comparison, CounterRecord, FleetCheck, IoPrediction, IoRecord, LatencyRecord,
+    MmioRecord, Model, PingRecord, PlacementPlan, Plan, PlanProblem, Receipt, Record, StreamRecord,
+    SweepRecord, TopologyDocument, Validation, View,
 };
 
 /// A stored document of any kind.
@@ -36,6 +36,8 @@ pub enum Document {
     Aggregate(Box<AggregateRecord>),
     /// Measured latency of a network.
     Ping(Box<PingRecord>),
+    /// Measured reads of a device's register.
+    Mmio(Box<MmioRecord>),
     /// A view of a target.
     View(Box<View>),
     /// Views of a target, compared.
@@ -74,6 +76,7 @@ impl Document {
             IO_SCHEMA => Self::Io(parse(text)?),
             AGGREGATE_SCHEMA => Self::Aggregate(parse(text)?),
             PING_SCHEMA => Self::Ping(parse(text)?),
+            MMIO_SCHEMA => Self::Mmio(parse(text)?),
             VIEW_SCHEMA => Self::View(parse(text)?),
             COMPARISON_SCHEMA => Self::Comparison(parse(text)?),
             VALIDATION_SCHEMA => Self::Validation(parse(text)?),

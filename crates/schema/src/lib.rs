@@ -27,6 +27,7 @@ mod job;
 mod json_schemas;
 mod latency;
 mod load;
+mod mmio;
 mod model;
 mod near;
 mod ping;
@@ -103,6 +104,7 @@ pub use json_schemas::generate_definitions;
 pub use json_schemas::{json_schemas, schemas_of, DocumentSchema};
 pub use latency::{LatencyCell, LatencyMethod, LatencyRecord, LoadPoint, LoadedCurve};
 pub use load::{Load, MeasuredLoad};
+pub use mmio::{MmioCell, MmioMethod, MmioRecord};
 pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetModel};
 pub use near::NearDocument;
 pub use ping::{PingCell, PingMethod, PingRail, PingRecord, Striping};
@@ -130,9 +132,9 @@ pub use schemas::{
     DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA,
     FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA, FLEET_SUMMARY_SCHEMA, GUESTS_SCHEMA, GUEST_BENCH_SCHEMA,
     GUEST_PLAN_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
-    LATENCY_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA,
-    PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA, STREAM_SCHEMA,
-    SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TOP_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA,
+    LATENCY_SCHEMA, MMIO_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA,
+    PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA,
+    STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TOP_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA,
     VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
 };
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};

@@ -63,6 +63,9 @@ pub const AGGREGATE_SCHEMA: &str = "numaio/io-aggregate/1";
 /// Schema and version of [`LatencyRecord`](crate::LatencyRecord).
 pub const LATENCY_SCHEMA: &str = "numaio/latency/1";
 
+/// Schema and version of [`MmioRecord`](crate::MmioRecord).
+pub const MMIO_SCHEMA: &str = "numaio/mmio/1";
+
 /// Schema and version of [`Model`](crate::Model).
 pub const MODEL_SCHEMA: &str = "numaio/model/1";
 

@@ -3,14 +3,15 @@
 
 use numaio_machine::control::Change;
 use numaio_machine::counters::Counter;
+use numaio_machine::devices::RegisterChoice;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
     BalanceEvent, BalanceEventKind, BalanceReason, BaselineComparison, CommandArg, Comparison, Cost,
     CounterRecord, DaemonState, DevicePurpose, DevicesDocument, Diagnosis, Document, DocumentError,
     FigureScope, FleetCheck, FleetHostState, FleetHostSummary, FleetLauncher, FleetRun, FleetStatus,
-    FleetSummary, GuestPlan, GuestsDocument, HostReport, IoPrediction, Job, JobProblem, JobState, Model,
-    PingRecord, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage, Striping,
-    SweepRecord, SweepScope, TopRecording, TopSnapshot, TopologyDocument, TransferDeviceKind,
+    FleetSummary, GuestPlan, GuestsDocument, HostReport, IoPrediction, Job, JobProblem, JobState, MmioRecord,
+    Model, PingRecord, Plan, PlanProblem, PlannedPath, Quantity, Receipt, Record, SharingModel, Stage,
+    Striping, SweepRecord, SweepScope, TopRecording, TopSnapshot, TopologyDocument, TransferDeviceKind,
     TransferDirection, TransferRecord, TransferResult, TransferTotals, ValueSource, View,
 };
 
@@ -73,6 +74,19 @@ fn ping_version_1_round_trips() {
     assert_eq!(ping.rails[1].rail.to_string(), "203.0.113.1=203.0.113.2");
     let [single, .., measured] = ping.cells.as_slice() else { panic!() };
     assert!(measured.bytes_per_s() > single.bytes_per_s() && measured.parts.iter().sum::<u64>() == 65536);
+}
+
+#[test]
+fn mmio_version_1_round_trips() {
+    let text = include_str!("fixtures/mmio-1.json");
+    let mmio = MmioRecord::from_json(text).expect("a record");
+    let json = serde_json::to_string(&mmio).expect("JSON");
+    assert_eq!(MmioRecord::from_json(&json).expect("the same record"), mmio);
+    let Document::Mmio(document) = Document::from_json(text).expect("a document") else { panic!() };
+    assert_eq!(*document, mmio);
+    assert_eq!((mmio.bar, mmio.offset, mmio.choice), (0, 8, RegisterChoice::NvmeVersion));
+    let factors: Vec<Option<f64>> = mmio.cells.iter().map(|cell| mmio.factor(cell)).collect();
+    assert_eq!(factors, [Some(1.25), Some(1.0), None]);
 }
 
 #[test]

@@ -3921,6 +3921,122 @@ class MixPrediction:
 
 
 @dataclasses.dataclass
+class MmioCell:
+    """Time of a read from one node."""
+
+    cpu_node: NodeId
+    """Node of the CPU."""
+    cpu: CpuId
+    """The CPU."""
+    ns: Reading
+    """Time of a read in nanoseconds, without the time of a reading of the clock."""
+    min_ns: Optional[float] = None
+    """Shortest in nanoseconds."""
+    p99_ns: Optional[Summary] = None
+    """99th percentile of a visit in nanoseconds, over the visits."""
+
+
+@dataclasses.dataclass
+class MmioMethod:
+    """The method of a measurement of reads."""
+
+    reads: int
+    """Number of reads of a visit."""
+    precision: float
+    """Half width of the 95 % interval of a median, relative to it, at which a reading is settled."""
+    time_limit_s: float
+    """Time limit in seconds."""
+    elapsed_s: float
+    """Time spent on the machine, in seconds: buffers, checks and runs."""
+    seed: int
+    """Seed of the order of visits."""
+    rounds: int
+    """Rounds started."""
+
+
+@dataclasses.dataclass
+class MmioOutcome:
+    """Outcome of reads of a register."""
+
+    medians_ns: List[int]
+    """Median time of the reads of each slice in nanoseconds, in chronological order, without the
+    warm-up. All times include a reading of the clock.
+    """
+    reads: int
+    """Number of reads in these slices."""
+    min_ns: int
+    """Shortest read in nanoseconds."""
+    p99_ns: int
+    """99th percentile of all reads in nanoseconds."""
+    clock_ns: int
+    """Shortest time of a reading of the clock in nanoseconds, measured without a read."""
+    all_ones: int
+    """Number of reads that returned ``0xffffffff``, as reads of a device that does not answer do."""
+    elapsed_ns: int
+    """Total time including the mapping and the warm-up, in nanoseconds."""
+
+
+@dataclasses.dataclass
+class MmioRecord:
+    """Round trips of reads of a device's register from each node (Moreaud and Goglin, 2007, Table
+    1).
+    """
+
+    schema: str
+    """Kind and version of the document."""
+    numaio: str
+    """Version of numaio that measured."""
+    measured_at: int
+    """Start of the campaign in seconds since 1970; for a tape, the time of recording."""
+    machine: Identity
+    """The machine."""
+    source: MachineSource
+    """Whether the source was this machine, a tape or a simulation."""
+    conditions: Tuple[Conditions, Conditions]
+    """Conditions before the first and after the last measurement."""
+    warnings: List[Warning]
+    """Reasons to doubt the values."""
+    complete: bool
+    """Whether every requested value settled within the precision. False after an interrupt, a time
+    limit or a failed measurement.
+    """
+    device: IoDevice
+    """The device, with the PCI function that was read."""
+    bar: int
+    """Number of the base address register."""
+    offset: int
+    """Offset of the register in its region in bytes."""
+    choice: RegisterChoice
+    """Reason for this register."""
+    method: MmioMethod
+    """The method."""
+    cells: List[MmioCell]
+    """One cell for each node whose CPU reads."""
+    load: List[MeasuredLoad] = dataclasses.field(default_factory=list)
+    """Load that ran beside every visit; empty for an idle machine."""
+
+
+@dataclasses.dataclass
+class MmioWorkload:
+    """Reads of a register by one CPU, each of 4 bytes and after the end of the previous one
+    (Moreaud and Goglin, 2007, Table 1).
+    """
+
+    pci: PciAddress
+    """The function."""
+    bar: int
+    """Number of the base address register."""
+    offset: int
+    """Offset in its region in bytes, a multiple of 4."""
+    cpu: CpuId
+    """The CPU that reads."""
+    reads: int
+    """Number of reads of a slice, after a warm-up of one slice."""
+    slices: int
+    """Number of slices; each is a sample."""
+
+
+@dataclasses.dataclass
 class Mode:
     """A level of a bimodal sample."""
 
@@ -4350,6 +4466,29 @@ class OutcomeLoaded:
     """Outcome of each load, in order."""
     overhead_ns: int
     """Time to start and to stop the loads, in nanoseconds."""
+
+
+@dataclasses.dataclass
+class OutcomeMmio:
+    """Outcome of ``Workload::Mmio``."""
+
+    kind: Literal["mmio"]
+    medians_ns: List[int]
+    """Median time of the reads of each slice in nanoseconds, in chronological order, without the
+    warm-up. All times include a reading of the clock.
+    """
+    reads: int
+    """Number of reads in these slices."""
+    min_ns: int
+    """Shortest read in nanoseconds."""
+    p99_ns: int
+    """99th percentile of all reads in nanoseconds."""
+    clock_ns: int
+    """Shortest time of a reading of the clock in nanoseconds, measured without a read."""
+    all_ones: int
+    """Number of reads that returned ``0xffffffff``, as reads of a device that does not answer do."""
+    elapsed_ns: int
+    """Total time including the mapping and the warm-up, in nanoseconds."""
 
 
 @dataclasses.dataclass
@@ -7058,6 +7197,25 @@ class WorkloadLoaded:
 
 
 @dataclasses.dataclass
+class WorkloadMmio:
+    """Reads of a register of a device."""
+
+    kind: Literal["mmio"]
+    pci: PciAddress
+    """The function."""
+    bar: int
+    """Number of the base address register."""
+    offset: int
+    """Offset in its region in bytes, a multiple of 4."""
+    cpu: CpuId
+    """The CPU that reads."""
+    reads: int
+    """Number of reads of a slice, after a warm-up of one slice."""
+    slices: int
+    """Number of slices; each is a sample."""
+
+
+@dataclasses.dataclass
 class WorkloadPing:
     """Messages that a peer returns."""
 
@@ -7427,6 +7585,7 @@ Outcome = Union[
     OutcomeLatency,
     OutcomeIo,
     OutcomePing,
+    OutcomeMmio,
     OutcomeTool,
     OutcomeProgram,
     OutcomeCounted,
@@ -7473,6 +7632,9 @@ ReadErrorKind = Union[
     ReadErrorKindFailed,
     ReadErrorKindMalformed,
 ]
+
+#: Reason why a register was selected.
+RegisterChoice = Literal["nvme-version", "prefetchable", "requested"]
 
 #: What a program is remote from.
 RemoteFrom = Literal["devices", "memory"]
@@ -7569,6 +7731,7 @@ Workload = Union[
     WorkloadLatency,
     WorkloadIo,
     WorkloadPing,
+    WorkloadMmio,
     WorkloadTool,
     WorkloadProgram,
     WorkloadCounted,
@@ -7600,6 +7763,7 @@ DOCUMENTS: Dict[str, Type[Any]] = {
     "numaio/irq/1": IrqDocument,
     "numaio/job/1": Job,
     "numaio/latency/1": LatencyRecord,
+    "numaio/mmio/1": MmioRecord,
     "numaio/model/1": Model,
     "numaio/near/1": NearDocument,
     "numaio/ping/1": PingRecord,

@@ -15,14 +15,14 @@ use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_measure::engine::{Engine, RemoteEnd, Several};
 use numaio_measure::{
-    aggregate, campaign, counters, io, latency, net, ping, stream, sweep, AggregateOptions, CampaignError,
-    CounterOptions, Event, IoOptions, LatencyOptions, NetOptions, Options, PingEngine, PingOptions, Rule,
-    Setting, StreamOptions, SweepOptions, Threads, UnderLoad,
+    aggregate, campaign, counters, io, latency, mmio, net, ping, stream, sweep, AggregateOptions,
+    CampaignError, CounterOptions, Event, IoOptions, LatencyOptions, MmioOptions, NetOptions, Options,
+    PingEngine, PingOptions, Rule, Setting, StreamOptions, SweepOptions, Threads, UnderLoad,
 };
 use numaio_model::{pair_classes, sweep_classes, ClassOptions};
 use numaio_schema::{
-    AggregateRecord, CounterRecord, IoDevice, IoRecord, LatencyRecord, Load, MachineSource, PingRecord,
-    Provenance, Record, StreamRecord, SweepRecord, TopologyDocument,
+    AggregateRecord, CounterRecord, IoDevice, IoRecord, LatencyRecord, Load, MachineSource, MmioRecord,
+    PingRecord, Provenance, Record, StreamRecord, SweepRecord, TopologyDocument,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -205,6 +205,17 @@ pub fn measure_ping(
     options: &PingOptions,
 ) -> Result<PingRecord, Failure> {
     run(common, machine, now, |setting, on_event| ping::run(setting, engine, devices, options, on_event))
+}
+
+/// Measures reads of a device's register.
+pub fn measure_mmio(
+    common: &Common,
+    machine: MeasuredMachine,
+    now: u64,
+    device: IoDevice,
+    options: &MmioOptions,
+) -> Result<MmioRecord, Failure> {
+    run(common, machine, now, |setting, on_event| mmio::run(setting, device, options, on_event))
 }
 
 /// Runs a campaign with a progress line; Ctrl-C ends it early.

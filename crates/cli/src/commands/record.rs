@@ -133,6 +133,7 @@ fn bench(
         BenchRecords::Io(records) => records.iter().map(serde_json::to_value).collect(),
         BenchRecords::Aggregate(record) => serde_json::to_value(&record).map(|document| vec![document]),
         BenchRecords::Ping(record) => serde_json::to_value(&record).map(|document| vec![document]),
+        BenchRecords::Mmio(record) => serde_json::to_value(&record).map(|document| vec![document]),
     };
     for document in documents.map_err(|error| Failure::new(&error))? {
         recording.record_document(document, first);

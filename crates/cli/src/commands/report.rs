@@ -158,6 +158,7 @@ fn add_saved(common: &Common, topology: &Topology, bundle: &mut Bundle) {
         Kind::Io,
         Kind::Aggregate,
         Kind::Ping,
+        Kind::Mmio,
         Kind::Comparison,
     ];
     for path in kinds.into_iter().flat_map(|kind| documents::saved(common, kind, &topology.identity)) {

@@ -48,14 +48,17 @@ pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Resul
 }
 
 /// Returns the recorded sweeps of programs, which name their builds, and the measurements of several
-/// devices and of network latencies, which name their devices.
+/// devices, of network latencies and of registers, which name their devices.
 fn stored(machine: &Machine) -> Vec<Document> {
     let stored = machine.tape().into_iter().flat_map(|tape| &tape.documents);
     let read = |(document, _): &(serde_json::Value, _)| Document::from_json(&document.to_string()).ok();
     stored
         .filter_map(read)
         .filter(|document| {
-            matches!(document, Document::Sweep(_) | Document::Ping(_) | Document::Aggregate(_))
+            matches!(
+                document,
+                Document::Sweep(_) | Document::Ping(_) | Document::Aggregate(_) | Document::Mmio(_)
+            )
         })
         .collect()
 }

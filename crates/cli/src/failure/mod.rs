@@ -18,6 +18,11 @@ pub const INTERRUPTED: u8 = 130;
 pub const SIGNALED: u8 = 128;
 /// Exit status, as in shells, if a program does not exist.
 pub const NOT_FOUND: u8 = 127;
+/// Error numbers of Linux (errno(3)).
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+const EINVAL: i32 = 22;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
@@ -121,7 +126,7 @@ fn hint_of_probe(error: &ProbeError) -> Option<&'static str> {
         ProbeError::Refused { what, .. } if what.contains("huge") => {
             Some("reserve huge pages by writing their number to nr_hugepages of each node, or omit --hugepages")
         }
-        ProbeError::Refused { .. } => None,
+        ProbeError::Refused { what, why } => hint_of_bar(what, why),
         ProbeError::NoMemory { .. } => Some("free memory on that node (see numaio topology)"),
         ProbeError::Unsupported { .. } => Some("omit --copy-loop or --stream-loop to use the fastest supported loop"),
         ProbeError::NotOnTape { .. } => Some(
@@ -129,6 +134,32 @@ fn hint_of_probe(error: &ProbeError) -> Option<&'static str> {
              loop, pages or repetitions",
         ),
         ProbeError::Interrupted | ProbeError::OtherOutcome => None,
+    }
+}
+
+/// Returns the hint for a base address register that the kernel does not open or map, by the text
+/// of its error (`pci_mmap_resource` in `drivers/pci/pci-sysfs.c`).
+fn hint_of_bar(what: &str, why: &str) -> Option<&'static str> {
+    let is =
+        |action: &str, errno: i32| what.starts_with(action) && why.ends_with(&format!("(os error {errno})"));
+    match () {
+        () if is("open BAR", EACCES) || is("open BAR", EPERM) => {
+            Some("reading a register requires root: run numaio by sudo, outside of an unprivileged container")
+        }
+        () if is("open BAR", ENOENT) => Some(
+            "this kernel offers no file that maps BARs (resourceN in the device's directory): some kernels of \
+             virtual machines are built without it",
+        ),
+        () if is("map BAR", EPERM) => Some(
+            "the kernel's lockdown forbids it, which secure boot enables (lockdown in the kernel's log): boot \
+             without secure boot",
+        ),
+        () if is("map BAR", EINVAL) => Some(
+            "a kernel with CONFIG_IO_STRICT_DEVMEM maps no BAR that a driver uses: boot with iomem=relaxed, or \
+             unbind the driver",
+        ),
+        () if what.starts_with("read BAR") => Some("--bar N --offset BYTES reads another register"),
+        () => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bench_disk;
 mod bench_gpu;
+mod bench_mmio;
 mod bench_net;
 mod bench_ping;
 mod counters;

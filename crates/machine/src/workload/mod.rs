@@ -6,6 +6,7 @@ mod counted;
 mod io;
 mod latency;
 mod memory;
+mod mmio;
 mod neighbor;
 mod ping;
 mod program;
@@ -20,6 +21,7 @@ pub use io::{
 };
 pub use latency::{LatencyWorkload, LoadWorkload};
 pub use memory::{MemoryBinding, MemoryPolicy};
+pub use mmio::MmioWorkload;
 pub use neighbor::{NeighborLoad, StreamLoad};
 pub use ping::{PingPart, PingWorkload, Rail};
 pub use program::ProgramWorkload;
@@ -43,6 +45,8 @@ pub enum Workload {
     Io(IoWorkload),
     /// Messages that a peer returns.
     Ping(PingWorkload),
+    /// Reads of a register of a device.
+    Mmio(MmioWorkload),
     /// An external program that measures.
     Tool(ToolWorkload),
     /// A program of the user.
@@ -97,6 +101,7 @@ impl fmt::Display for Workload {
             }
             Self::Io(io) => io.fmt(f),
             Self::Ping(ping) => ping.fmt(f),
+            Self::Mmio(mmio) => mmio.fmt(f),
             Self::Tool(tool) => tool.fmt(f),
             Self::Program(program) => program.fmt(f),
             Self::Counted(counted) => counted.fmt(f),

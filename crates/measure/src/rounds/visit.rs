@@ -113,6 +113,7 @@ fn nothing(workload: &Workload) -> ProbeError {
         Workload::Latency(_) => ("pointer chase", "no load completed"),
         Workload::Io(_) => ("I/O", "nothing was moved"),
         Workload::Ping(_) => ("ping-pong", "no message returned"),
+        Workload::Mmio(_) => ("MMIO", "no read completed"),
         Workload::Tool(tool) => (tool.program.as_str(), "nothing was measured"),
         Workload::Program(program) => (program.program(), "nothing was measured"),
         Workload::Counted(_) => ("counted workload", "nothing was measured"),
@@ -145,6 +146,7 @@ mod tests {
         use numaio_machine::workload::{IoPath, IoWorkload, Sampling};
         let io = Workload::Io(IoWorkload {
             through: IoPath::Null,
+            others: Vec::new(),
             groups: Vec::new(),
             block_bytes: 1,
             depth: 1,

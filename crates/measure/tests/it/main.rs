@@ -4,6 +4,7 @@ mod aggregate;
 mod campaign;
 mod io;
 mod latency;
+mod mmio;
 mod ping;
 mod stream;
 mod sweep;

@@ -1,8 +1,8 @@
 //! Figures of a host: the values of all views of a document.
 
 use crate::views::{
-    completed, copy_views, counter_views, io_views, latency_views, ping_views, stream_views, sweep_views,
-    ViewSubject,
+    completed, copy_views, counter_views, io_views, latency_views, mmio_views, ping_views, stream_views,
+    sweep_views, ViewSubject,
 };
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
@@ -26,6 +26,7 @@ pub fn figures(document: &Document) -> Vec<Figure> {
     let (device, unit) = match document {
         Document::Io(record) => (record.device.name.as_str(), ""),
         Document::Ping(record) => (record.device.name.as_str(), ""),
+        Document::Mmio(record) => (record.device.name.as_str(), ""),
         Document::Sweep(record) => ("", record.method.unit.as_str()),
         _ => ("", ""),
     };
@@ -75,6 +76,10 @@ pub(super) fn views(document: &Document) -> Vec<View> {
             let machine = record.provenance.machine.fingerprint.as_str();
             record.device.node.map_or_else(Vec::new, |node| ping_views(record, &subject(machine, node)))
         }
+        Document::Mmio(record) => {
+            let machine = record.provenance.machine.fingerprint.as_str();
+            record.device.node.map_or_else(Vec::new, |node| mmio_views(record, &subject(machine, node)))
+        }
         Document::Sweep(record) => {
             let machine = record.provenance.machine.fingerprint.as_str();
             let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
@@ -114,6 +119,7 @@ fn measured_at(document: &Document) -> Option<u64> {
     match document {
         Document::Io(record) => of(&record.provenance),
         Document::Ping(record) => of(&record.provenance),
+        Document::Mmio(record) => of(&record.provenance),
         Document::Comparison(comparison) => Some(comparison.measured_at),
         _ => None,
     }

@@ -3,12 +3,14 @@
 mod firmware;
 mod io;
 mod measured;
+mod mmio;
 mod ping;
 mod view;
 
 pub use firmware::{hmat_views, slit_views};
 pub use io::io_views;
 pub use measured::{copy_views, counter_views, latency_views, stream_views, sweep_views};
+pub use mmio::mmio_views;
 pub use ping::ping_views;
 pub(crate) use view::{compare_nodes, point, times_better};
 pub use view::{completed, derived, ViewSubject};

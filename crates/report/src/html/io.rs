@@ -1,4 +1,4 @@
-//! Sections of measured I/O and network latency: tables for each device and engine.
+//! Sections of measured I/O, network latency and MMIO reads: tables for each device and engine.
 
 use super::method;
 use super::page::HtmlPage;
@@ -6,7 +6,7 @@ use crate::phrases::count;
 use crate::record_header::date;
 use crate::sheets::{self, Align, Sheet};
 use maud::{html, Markup};
-use numaio_schema::{AggregateRecord, IoRecord, PingRecord, Provenance};
+use numaio_schema::{AggregateRecord, IoRecord, MmioRecord, PingRecord, Provenance};
 
 /// The maximum numbers of table rows and notes, which limit the size of the page.
 const MOST_ROWS: usize = 1000;
@@ -28,6 +28,12 @@ pub(super) fn write_aggregate(page: &mut HtmlPage, record: &AggregateRecord) -> 
 pub(super) fn write_pings(page: &mut HtmlPage, record: &PingRecord) -> Markup {
     let sheets = sheets::ping_sheets(record, page.unit);
     section(page, &format!("Latency of {}", record.device.name), &record.provenance, &sheets)
+}
+
+/// Writes a record of reads of a register.
+pub(super) fn write_mmio(page: &mut HtmlPage, record: &MmioRecord) -> Markup {
+    let sheet = sheets::mmio_sheet(record);
+    section(page, &format!("MMIO reads of {}", record.device.name), &record.provenance, &[sheet])
 }
 
 fn section(page: &mut HtmlPage, title: &str, provenance: &Provenance, sheets: &[Sheet]) -> Markup {

@@ -12,8 +12,8 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
 use numaio_machine::workload::Pages;
 use numaio_schema::{
-    AggregateRecord, IoRecord, LatencyRecord, MachineSource, Method, Model, PingRecord, Provenance, Reading,
-    Rounds, StreamRecord, StreamScope, SweepRecord,
+    AggregateRecord, IoRecord, LatencyRecord, MachineSource, Method, MmioRecord, Model, PingRecord,
+    Provenance, Reading, Rounds, StreamRecord, StreamScope, SweepRecord,
 };
 use std::collections::BTreeSet;
 
@@ -236,6 +236,17 @@ pub(super) fn ping_settings(ping: &PingRecord) -> Vec<Setting> {
     let mut settings =
         vec![("Device", io_text::device_sentence(&ping.device)), ("Engine", sheets::ping_method(ping))];
     settings.extend(round_settings(&ping.method.rounds, ping.cells.iter().map(|cell| &cell.latency_ns)));
+    settings
+}
+
+/// Returns the settings of a measurement of reads of a register.
+pub(super) fn mmio_settings(mmio: &MmioRecord) -> Vec<Setting> {
+    let mut settings = vec![
+        ("Device", io_text::device_sentence(&mmio.device)),
+        ("Register", sheets::mmio_register(mmio)),
+        ("Reads", sheets::mmio_method(mmio)),
+    ];
+    settings.extend(round_settings(&mmio.method.rounds, mmio.cells.iter().map(|cell| &cell.ns)));
     settings
 }
 

@@ -189,6 +189,7 @@ fn write_machine(page: &mut HtmlPage, machine: &MachineDocuments, name: &str, li
     sections.extend(machine.ios.iter().map(|it| io::write(page, it)));
     sections.extend(machine.aggregates.iter().map(|it| io::write_aggregate(page, it)));
     sections.extend(machine.pings.iter().map(|it| io::write_pings(page, it)));
+    sections.extend(machine.mmios.iter().map(|it| io::write_mmio(page, it)));
     if !machine.comparisons.is_empty() || !machine.views.is_empty() {
         sections.push(comparison::write(page, &machine.comparisons, &machine.views));
     }
@@ -246,6 +247,9 @@ fn method_sections(page: &mut HtmlPage, machine: &MachineDocuments) -> Markup {
         }
         @for ping in &machine.pings {
             (method::write(page, &format!("Latency of {}", ping.device.name), (machine, &ping.provenance), &method::ping_settings(ping)))
+        }
+        @for mmio in &machine.mmios {
+            (method::write(page, &format!("MMIO reads of {}", mmio.device.name), (machine, &mmio.provenance), &method::mmio_settings(mmio)))
         }
     }
 }

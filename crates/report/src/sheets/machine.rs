@@ -1,7 +1,7 @@
 //! Tables of a machine: identity, measurements, findings and warnings.
 
-use super::ping;
 use super::sheet::{Align, Sheet};
+use super::{mmio, ping};
 use crate::bundle::MachineDocuments;
 use crate::record_header::{self, conditions, date, load};
 use crate::{io_text, latency_text, phrases, stream_text, sweep_text};
@@ -63,7 +63,20 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
         provenance: &record.provenance,
         method: format!("{}: {}", record.device.name, ping::method_sentence(record)),
     });
-    models.chain(streams).chain(sweeps).chain(latencies).chain(ios).chain(aggregates).chain(pings).collect()
+    let mmios = machine.mmios.iter().map(|record| Measurement {
+        subject: "MMIO reads",
+        provenance: &record.provenance,
+        method: format!("{}: {}", record.device.name, mmio::method_sentence(record)),
+    });
+    models
+        .chain(streams)
+        .chain(sweeps)
+        .chain(latencies)
+        .chain(ios)
+        .chain(aggregates)
+        .chain(pings)
+        .chain(mmios)
+        .collect()
 }
 
 fn about(machine: &MachineDocuments, unit: BandwidthUnit) -> Sheet {

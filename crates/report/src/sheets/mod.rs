@@ -6,6 +6,7 @@ mod fleet;
 mod io;
 mod machine;
 mod matrix;
+mod mmio;
 mod model;
 mod ping;
 mod sheet;
@@ -13,6 +14,9 @@ mod sweep;
 
 pub(crate) use aggregate::sheets as aggregate_sheets;
 pub(crate) use io::sheet as io_sheet;
+pub(crate) use mmio::{
+    method_sentence as mmio_method, register_sentence as mmio_register, sheet as mmio_sheet,
+};
 pub(crate) use ping::{method_sentence as ping_method, sheets as ping_sheets};
 pub(crate) use sheet::{Align, Section, Sheet, Text};
 
@@ -67,6 +71,7 @@ fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
     let ios = machine.ios.iter().map(|record| io::sheet(record, unit));
     let aggregates = machine.aggregates.iter().flat_map(|record| aggregate::sheets(record, unit));
     let pings = machine.pings.iter().flat_map(|record| ping::sheets(record, unit));
+    let mmios = machine.mmios.iter().map(mmio::sheet);
     let compared = machine.comparisons.iter().flat_map(|comparison| comparison::sheets(comparison, unit));
     let uncompared = comparison::uncompared_views(&machine.views, unit);
     let sections = [
@@ -77,6 +82,7 @@ fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
         Section { title: "Latency", sheets: latencies.collect() },
         Section { title: "Measured I/O", sheets: ios.chain(aggregates).collect() },
         Section { title: "Network latency", sheets: pings.collect() },
+        Section { title: "MMIO reads", sheets: mmios.collect() },
         Section { title: "Comparison of views", sheets: compared.chain(uncompared).collect() },
     ];
     sections.into_iter().filter(|section| !section.sheets.is_empty()).collect()

@@ -19,6 +19,7 @@ use crate::io::IoRecord;
 use crate::irq::IrqDocument;
 use crate::job::Job;
 use crate::latency::LatencyRecord;
+use crate::mmio::MmioRecord;
 use crate::model::Model;
 use crate::near::NearDocument;
 use crate::ping::PingRecord;
@@ -76,6 +77,7 @@ pub fn generate_definitions() -> Value {
         IRQ_SCHEMA: IrqDocument,
         JOB_SCHEMA: Job,
         LATENCY_SCHEMA: LatencyRecord,
+        MMIO_SCHEMA: MmioRecord,
         MODEL_SCHEMA: Model,
         NEAR_SCHEMA: NearDocument,
         AGGREGATE_SCHEMA: AggregateRecord,

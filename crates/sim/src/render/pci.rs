@@ -100,7 +100,9 @@ fn render_function(device: &DeviceSpec, place: &str, irqs: &[Line], tree: &mut T
         Dir::new(dir.tree, home).link(&pci.to_string(), place);
         uevent = format!("DRIVER={driver}\n{uevent}");
     }
-    tree.file(&format!("{place}/uevent"), uevent);
+    tree.file(&format!("{place}/uevent"), uevent)
+        .file(&format!("{place}/resource"), bars(device.kind))
+        .file(&format!("{place}/config"), config(device));
     Dir::new(tree, "/sys/bus/pci/devices").link(&pci.to_string(), place);
 }
 
@@ -125,6 +127,30 @@ fn class_code(kind: DeviceKind) -> u32 {
         DeviceKind::Dma => 0x08_8000,
         DeviceKind::Bridge => 0x06_0400,
     }
+}
+
+/// Returns the base address registers of a usual device of a kind: `resource`, with a ROM.
+fn bars(kind: DeviceKind) -> String {
+    // A 64-bit register takes two lines (`include/linux/ioport.h` has the flags).
+    let (last, flags) = match kind {
+        DeviceKind::Bridge => (0, 0),
+        DeviceKind::Network | DeviceKind::Rdma | DeviceKind::Gpu => (0x1ff_ffff, 0x0014_220c),
+        _ => (0x3fff, 0x0014_0204),
+    };
+    let start: u64 = if flags == 0 { 0 } else { 0x0038_0000_0000_0000 };
+    let line = |start: u64, end: u64, flags: u64| format!("{start:#018x} {end:#018x} {flags:#018x}\n");
+    line(start, start + last, flags) + &line(0, 0, 0).repeat(6)
+}
+
+/// Returns the configuration space up to its class code. A driver enables memory and bus mastering.
+fn config(device: &DeviceSpec) -> Vec<u8> {
+    let (vendor, id) = device.ids;
+    let command: u16 = if device.driver.is_some() { 0x0006 } else { 0 };
+    let class = class_code(device.kind) << 8 | 1;
+    let mut config: Vec<u8> = [vendor, id, command, 0x0010].into_iter().flat_map(u16::to_le_bytes).collect();
+    config.extend(class.to_le_bytes());
+    config.resize(64, 0);
+    config
 }
 
 fn render_sriov(device: &DeviceSpec, places: &BTreeMap<PciAddress, String>, tree: &mut Tree) {

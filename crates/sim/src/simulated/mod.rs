@@ -7,6 +7,7 @@ mod io;
 mod irq_steering;
 mod latency;
 mod loaded;
+mod mmio;
 mod ping;
 mod program;
 mod stream;
@@ -255,6 +256,7 @@ impl Probe for Simulated {
             Workload::Latency(latency) => self.latency(latency).map(Outcome::Latency),
             Workload::Io(io) => self.io(io).map(Outcome::Io),
             Workload::Ping(ping) => self.ping(ping).map(Outcome::Ping),
+            Workload::Mmio(mmio) => self.mmio(mmio).map(Outcome::Mmio),
             Workload::Tool(tool) => Err(ProbeError::Unsupported { what: tool.program.clone() }),
             Workload::Program(program) => self.program(program).map(Outcome::Program),
             Workload::Counted(counted) => self.counted(counted).map(Outcome::Counted),

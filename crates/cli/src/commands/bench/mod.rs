@@ -1,8 +1,9 @@
-//! `numaio bench`: measures I/O of devices from every node.
+//! `numaio bench`: measures devices from every node.
 
 pub mod disk;
 mod disk_args;
 pub mod gpu;
+mod mmio;
 pub mod net;
 pub mod rdma;
 mod shared;
@@ -36,6 +37,13 @@ pub enum BenchCommand {
     Rdma(rdma::RdmaArgs),
     /// Measure copies between memory and a GPU: download, readback, both at once
     Gpu(gpu::GpuArgs),
+    /// Measure reads of a device's register (MMIO) from every node
+    ///
+    /// A CPU of each node reads 4 bytes at a time, and the time of each read is measured. Reads of
+    /// some registers have side effects, so numaio reads the version register of an NVMe
+    /// controller, or the begin of the first prefetchable memory of another device. It refuses
+    /// devices with neither, unless --bar names a register. Requires root.
+    Mmio(mmio::MmioArgs),
 }
 
 /// Runs `numaio bench`.
@@ -56,6 +64,9 @@ pub fn measure(common: &Common, machine: &Machine, command: &BenchCommand) -> Re
         BenchCommand::Rdma(command) => rdma::run(common, machine, command),
         BenchCommand::Disk(command) => disk::run(common, machine, command),
         BenchCommand::Gpu(command) => gpu::run(common, machine, command),
+        BenchCommand::Mmio(command) => {
+            mmio::run(common, machine, command).map(|record| BenchRecords::Mmio(Box::new(record)))
+        }
     }
 }
 

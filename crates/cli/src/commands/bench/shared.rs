@@ -19,7 +19,8 @@ use numaio_measure::{AggregateOptions, IoOptions, Rule};
 use numaio_model::io_ranks;
 use numaio_report::{aggregate_text, io_agreement, io_loads_text, TextStyle};
 use numaio_schema::{
-    AggregateRecord, ClassRepresentative, Document, IoDevice, IoRecord, Load, Model, PingRecord, Provenance,
+    AggregateRecord, ClassRepresentative, Document, IoDevice, IoRecord, Load, MmioRecord, Model, PingRecord,
+    Provenance,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ pub enum BenchRecords {
     Aggregate(Box<AggregateRecord>),
     /// Latency.
     Ping(Box<PingRecord>),
+    /// Reads of a register.
+    Mmio(Box<MmioRecord>),
 }
 
 /// Options of the placement of streams.

@@ -180,7 +180,7 @@ fn add_saved(common: &Common, views: &mut ViewSet, all: bool, machine: &Identity
         }
     }
     // Each document may cover another program, or another device and engine.
-    for kind in [Kind::Sweep, Kind::Counters, Kind::Io, Kind::Ping] {
+    for kind in [Kind::Sweep, Kind::Counters, Kind::Io, Kind::Ping, Kind::Mmio] {
         for path in documents::saved(common, kind, machine).take(MOST_SAVED) {
             views.add(&path, &documents::read(&path)?, duplicates)?;
         }

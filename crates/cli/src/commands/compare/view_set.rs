@@ -9,8 +9,18 @@ use numaio_schema::{Document, View, Warning};
 use std::path::Path;
 
 /// Prefixes of view names, in the order of their columns. Other views follow.
-const ORDER: [&str; 9] =
-    ["slit", "hmat-", "latency-", "scheduling-factor-", "stream-", "sweep-", "copy-", "io-", "ping-"];
+const ORDER: [&str; 10] = [
+    "slit",
+    "hmat-",
+    "latency-",
+    "scheduling-factor-",
+    "stream-",
+    "sweep-",
+    "copy-",
+    "io-",
+    "ping-",
+    "mmio-",
+];
 
 /// Views of one target, with the provenance of their measurements.
 #[derive(Debug)]
@@ -82,6 +92,7 @@ impl<'a> ViewSet<'a> {
             Document::Latency(record) => numaio_model::latency_views(record, subject),
             Document::Io(record) => numaio_model::io_views(record, subject),
             Document::Ping(record) => numaio_model::ping_views(record, subject),
+            Document::Mmio(record) => numaio_model::mmio_views(record, subject),
             Document::View(view) => {
                 numaio_model::check(view, subject).map_err(|error| Failure::file(path, error))?;
                 vec![numaio_model::completed((**view).clone(), self.level)]

@@ -138,6 +138,7 @@ fn kind(document: &Document) -> Option<&str> {
         Document::Io(record) => &record.schema,
         Document::Aggregate(record) => &record.schema,
         Document::Ping(record) => &record.schema,
+        Document::Mmio(record) => &record.schema,
         Document::View(view) => &view.schema,
         Document::Comparison(comparison) => &comparison.schema,
         Document::Validation(validation) => &validation.schema,
