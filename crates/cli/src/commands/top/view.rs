@@ -1,5 +1,6 @@
 //! The state of the live view: keys and snapshots change it, and the screen shows it.
 
+use super::move_offer::OfferedMove;
 use numaio_model::top::{arrange, ProgramFilter, ProgramSort};
 use numaio_schema::{TopProgram, TopSnapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -47,6 +48,8 @@ pub enum ViewAction {
     SetPaused(bool),
     /// Show how to move the selected program.
     ShowMove,
+    /// Move a program.
+    Move(OfferedMove),
     /// Show the change that would be reverted.
     ShowUndo,
     /// Revert the change with this ID.
@@ -234,7 +237,7 @@ impl TopView {
             ("s", "sort by the next value"),
             ("/", "filter; Escape clears"),
             ("e, Enter", "explain the program"),
-            ("m", "move it near its device"),
+            ("m", "move it as numaio balance would"),
             ("u", "undo a change of numaio"),
             ("p", "pause"),
             ("q, Ctrl-C", "quit"),

@@ -219,33 +219,42 @@ fn kept<'m>(memories: impl Iterator<Item = &'m ProgramMemory>) -> BTreeMap<Strin
     kept
 }
 
-/// Returns the affinity before the first move of programs that an earlier balancer moved, and
-/// removes receipts whose programs have all ended.
-pub fn restore_originals(kernel: &Kernel, stored: &[StoredReceipt]) -> OriginalAffinity {
+/// Returns the affinity before the first move of running programs that numaio has moved.
+pub fn original_affinities(kernel: &Kernel, stored: &[StoredReceipt]) -> OriginalAffinity {
     let mut originals = OriginalAffinity::new();
-    for stored in stored.iter().filter(|stored| stored.id.starts_with(RECEIPT) && stored.id.contains('-')) {
-        let mut is_running = false;
-        for applied in &stored.receipt.applied {
-            match &applied.inverse {
-                Change::ThreadAffinity { pid, tid, start_time, cpus } => {
-                    let thread = read_thread(kernel, *pid, *tid);
-                    if thread.is_none_or(|thread| thread.start_time != *start_time) {
-                        continue;
-                    }
-                    is_running = true;
-                    if tid == pid {
-                        originals.entry((*pid, *start_time)).or_insert_with(|| cpus.clone());
-                    }
-                }
-                Change::ProcessPages(wanted) => {
-                    is_running |= process::start_time(kernel, wanted.pid) == Some(wanted.start_time);
-                }
-                _ => is_running = true,
-            }
+    for applied in
+        stored.iter().filter(|stored| is_of_move(stored)).flat_map(|stored| &stored.receipt.applied)
+    {
+        let Change::ThreadAffinity { pid, tid, start_time, cpus } = &applied.inverse else { continue };
+        if tid == pid && is_thread(kernel, (*pid, *tid), *start_time) {
+            originals.entry((*pid, *start_time)).or_insert_with(|| cpus.clone());
         }
+    }
+    originals
+}
+
+/// Removes receipts of moves whose programs have all ended.
+pub fn remove_ended(kernel: &Kernel, stored: &[StoredReceipt]) {
+    for stored in stored.iter().filter(|stored| is_of_move(stored)) {
+        let is_running = stored.receipt.applied.iter().any(|applied| match &applied.inverse {
+            Change::ThreadAffinity { pid, tid, start_time, .. } => {
+                is_thread(kernel, (*pid, *tid), *start_time)
+            }
+            Change::ProcessPages(wanted) => {
+                process::start_time(kernel, wanted.pid) == Some(wanted.start_time)
+            }
+            _ => true,
+        });
         if !is_running {
             let _ = fs::remove_file(&stored.path);
         }
     }
-    originals
+}
+
+fn is_of_move(stored: &StoredReceipt) -> bool {
+    stored.id.starts_with(RECEIPT) && stored.id.contains('-')
+}
+
+fn is_thread(kernel: &Kernel, (pid, tid): (u32, u32), start_time: u64) -> bool {
+    read_thread(kernel, pid, tid).is_some_and(|thread| thread.start_time == start_time)
 }
