@@ -144,7 +144,7 @@ fn build_device<'s>(
         name: device.distinct_name(&knowledge.topology.devices),
         node,
         by_node: rates.by_node,
-        cap_bytes_per_s: None,
+        cap_bytes_per_s: rates.cap_bytes_per_s,
         is_measured: rates.is_measured,
         busy: observation.device_busy.get(&index).copied(),
     }
