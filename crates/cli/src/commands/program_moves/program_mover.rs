@@ -13,6 +13,7 @@ use numaio_machine::programs::{
     read_details, read_movable_ranges, read_thread, ProgramDetails, ProgramMemory, ThreadSample,
 };
 use numaio_machine::set::CpuSet;
+use numaio_machine::sysfs::SysfsExt;
 use numaio_place::{relocation_changes, RelocatedProcess, RelocationReport};
 use numaio_schema::{AppliedChange, BalanceMove, Receipt};
 use std::collections::BTreeMap;
@@ -104,7 +105,12 @@ impl ProgramMover<'_> {
         let original = self.originals.get(&(pid, start_time));
         let cpuset = cpuset_of(self.knowledge.topology, uses);
         let permitted = permitted_cpus(self.knowledge, &details, &cpuset, original);
-        let cpus = self.knowledge.topology.usable_cpus(to).intersection(&permitted);
+        let usable = self.knowledge.topology.usable_cpus(to);
+        if online_cpus(self.kernel).is_some_and(|online| !usable.intersects(&online)) {
+            return Err(Failure::new(format!("node {to} has no online CPUs any more"))
+                .hint("numaio topology lists CPUs and nodes"));
+        }
+        let cpus = usable.intersection(&permitted);
         if cpus.is_empty() {
             let why = format!("process {pid} may use no CPU of node {to} any more");
             return Err(Failure::new(why).hint("its cpuset or affinity was changed"));
@@ -194,6 +200,12 @@ impl ProgramMover<'_> {
 
 /// Hint if permission is missing.
 const PERMISSION_HINT: &str = "run as root, or with CAP_SYS_NICE and CAP_SYS_PTRACE";
+
+/// Returns the CPUs that are online now; the topology may be older.
+fn online_cpus(kernel: &Kernel) -> Option<CpuSet> {
+    let text = kernel.optional("/sys/devices/system/cpu/online")?;
+    CpuSet::parse_list(text.trim()).ok()
+}
 
 fn bytes_elsewhere(process: &PreparedProcess, to: NodeId) -> u64 {
     process.runs.iter().filter(|run| run.node != to).map(|run| run.bytes).sum()
