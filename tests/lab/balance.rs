@@ -125,8 +125,7 @@ fn offline_target_node_is_refused_and_a_move_from_it_is_reverted() {
     with_retries("offline_target_node_is_refused_and_a_move_from_it_is_reverted", |lab| {
         let folder = Folder::new("balance-offline");
         let options = ["--disk", "mib=4096"];
-        let output =
-            lab.run_with_options(&options, "amd-dl585-g7-disk", &folder.0, &["sh", "-c", OFFLINE]);
+        let output = lab.run_with_options(&options, "amd-dl585-g7-disk", &folder.0, &["sh", "-c", OFFLINE]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let events = |name: &str| -> Vec<BalanceEventKind> {
             let parsed = text(&folder, name);

@@ -18,9 +18,6 @@ pub struct DeviceRates {
     pub cap_bytes_per_s: Option<f64>,
 }
 
-/// Probability from which the cap of a sharing model is used.
-const PROBABLE: f64 = 0.5;
-
 /// Returns the rates of a device on a node, for traffic of which `read_share` is device reads.
 ///
 /// Measured I/O (`records` of the device, newest first) precedes copies (`models` of the machine).
@@ -82,9 +79,11 @@ fn rates_of_nodes(found: &Capacities) -> BTreeMap<NodeId, f64> {
     found.nodes.iter().map(of_node).collect()
 }
 
-/// Returns the cap of the device, if mixes were measured and nodes probably share only a cap.
+/// Returns the cap of the device, if mixes were measured and most probably nodes share only a cap.
+///
+/// A wrong model costs an ineffective move, after which the program stays longer.
 fn cap(found: &Capacities) -> Option<f64> {
-    let probable = found.sharing.first().filter(|fit| fit.probability >= PROBABLE)?;
+    let probable = found.sharing.first()?;
     let is_capped = probable.model == SharingModel::Bytes;
     let cap = probable.parameters.iter().find(|parameter| parameter.name == "cap")?;
     (is_capped && found.fitted_mixes > 0).then_some(cap.value)

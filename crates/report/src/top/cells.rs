@@ -111,16 +111,16 @@ pub fn program_cells(program: &TopProgram, unit: BandwidthUnit) -> Vec<String> {
     ]
 }
 
-/// Returns what balancing would do; empty to stay.
+/// Returns the node to which balancing would move, and its gain; empty to stay.
 fn balance_cell(program: &TopProgram, unit: BandwidthUnit) -> String {
     let Some(balance) = program.balance.as_ref().filter(|balance| !balance.is_unmodeled()) else {
         return program.advice.clone().unwrap_or_default();
     };
     match (balance.to, &balance.reason) {
         (Some(node), BalanceReason::Gain { gain_bytes_per_s, .. }) => {
-            format!("to node {node}: +{}", format_rate(*gain_bytes_per_s, unit))
+            format!("{node}: +{}", format_rate(*gain_bytes_per_s, unit))
         }
-        (Some(node), _) => format!("to node {node}"),
+        (Some(node), _) => node.to_string(),
         (None, _) => String::new(),
     }
 }

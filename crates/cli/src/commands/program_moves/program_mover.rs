@@ -10,10 +10,10 @@ use numaio_machine::control::{Change, MovePages, PageRun};
 use numaio_machine::ids::NodeId;
 use numaio_machine::process;
 use numaio_machine::programs::{
-    read_details, read_movable_ranges, read_thread, ProgramDetails, ProgramMemory, ThreadSample,
+    read_details, read_movable_ranges, read_thread, LoadSample, ProgramDetails, ProgramMemory, ThreadSample,
 };
 use numaio_machine::set::CpuSet;
-use numaio_machine::sysfs::SysfsExt;
+use numaio_machine::topology::Topology;
 use numaio_place::{relocation_changes, RelocatedProcess, RelocationReport};
 use numaio_schema::{AppliedChange, BalanceMove, Receipt};
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ impl ProgramMover<'_> {
         let cpuset = cpuset_of(self.knowledge.topology, uses);
         let permitted = permitted_cpus(self.knowledge, &details, &cpuset, original);
         let usable = self.knowledge.topology.usable_cpus(to);
-        if online_cpus(self.kernel).is_some_and(|online| !usable.intersects(&online)) {
+        if !has_online_cpus(self.kernel, self.knowledge.topology, to) {
             return Err(Failure::new(format!("node {to} has no online CPUs any more"))
                 .hint("numaio topology lists CPUs and nodes"));
         }
@@ -201,10 +201,10 @@ impl ProgramMover<'_> {
 /// Hint if permission is missing.
 const PERMISSION_HINT: &str = "run as root, or with CAP_SYS_NICE and CAP_SYS_PTRACE";
 
-/// Returns the CPUs that are online now; the topology may be older.
-fn online_cpus(kernel: &Kernel) -> Option<CpuSet> {
-    let text = kernel.optional("/sys/devices/system/cpu/online")?;
-    CpuSet::parse_list(text.trim()).ok()
+/// Returns whether a node has online CPUs now; the topology may be older.
+fn has_online_cpus(kernel: &Kernel, topology: &Topology, node: NodeId) -> bool {
+    let load = LoadSample::read(kernel, std::iter::once(node));
+    load.since(&load, topology).iter().any(|load| load.node == node && load.cpus > 0)
 }
 
 fn bytes_elsewhere(process: &PreparedProcess, to: NodeId) -> u64 {

@@ -2,12 +2,12 @@
 
 use super::args::TopArgs;
 use super::feed::{Feed, FeedEvent};
-use super::move_offer::{self, OfferedMove};
+use super::move_offer;
 use super::sampler::Sampler;
 use super::screen::{self, ScreenStyle};
 use super::terminal::{self, LiveTerminal, SignalRequest};
 use super::undo_offer;
-use super::view::{Dialog, TopView, ViewAction};
+use super::view::{Dialog, OfferedMove, TopView, ViewAction};
 use crate::failure::{Failure, SIGNALED};
 use crate::options::Common;
 use crate::output;

@@ -1,7 +1,7 @@
 //! The move that `numaio balance` would make of a program: its question, and the move itself.
 
 use super::balance_advisor::ConfirmedMove;
-use super::view::{Dialog, ViewAction};
+use super::view::{Dialog, OfferedMove, ViewAction};
 use crate::commands::program_moves::{
     group_programs, lock, original_affinities, BalanceConfig, Knowledge, MovedTogether, Observer,
     ProgramMover,
@@ -10,23 +10,11 @@ use crate::failure::Failure;
 use crate::options::Common;
 use crate::receipts;
 use numaio_machine::discover::discover_quick;
-use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
 use numaio_model::top::move_commands;
 use numaio_report::{balance_reason_text, moved_text};
 use numaio_schema::TopProgram;
-
-/// A process and the node to which it is moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OfferedMove {
-    /// Process ID.
-    pub pid: u32,
-    /// Its start time.
-    pub start_time: u64,
-    /// The node.
-    pub to: NodeId,
-}
 
 /// Returns the question whether to move a program as `numaio balance` would. If only nearness is
 /// known, the box lists commands instead.

@@ -1,5 +1,5 @@
-use super::move_offer::{question, OfferedMove};
-use super::view::{TopView, ViewAction, ViewMode};
+use super::move_offer::question;
+use super::view::{OfferedMove, TopView, ViewAction, ViewMode};
 use super::*;
 use crate::options::interval;
 use numaio_machine::discover::discover_quick;

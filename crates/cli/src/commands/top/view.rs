@@ -1,6 +1,6 @@
 //! The state of the live view: keys and snapshots change it, and the screen shows it.
 
-use super::move_offer::OfferedMove;
+use numaio_machine::ids::NodeId;
 use numaio_model::top::{arrange, ProgramFilter, ProgramSort};
 use numaio_schema::{TopProgram, TopSnapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -54,6 +54,17 @@ pub enum ViewAction {
     ShowUndo,
     /// Revert the change with this ID.
     Undo(String),
+}
+
+/// A process and the node to which it is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfferedMove {
+    /// Process ID.
+    pub pid: u32,
+    /// Its start time.
+    pub start_time: u64,
+    /// The node.
+    pub to: NodeId,
 }
 
 /// A process: its ID and start time.

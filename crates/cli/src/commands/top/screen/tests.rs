@@ -82,7 +82,7 @@ fn decision_of_a_balancer_is_shown_and_explained() {
     let mut view = view();
     view.update(snapshot.clone());
     let tables = text(&buffer(&mut view, &STYLE, 120, 40));
-    assert!(tables.contains("to node 7: +16.2 MB/s"), "{tables}");
+    assert!(tables.contains("7: +16.2 MB/s"), "{tables}");
     press(&mut view, "sssje");
     expect("explain-80x24.txt", &buffer(&mut view, &STYLE, 80, 24));
     let dd = snapshot.programs.iter_mut().find(|program| program.pid == 527).expect("dd");
@@ -91,7 +91,8 @@ fn decision_of_a_balancer_is_shown_and_explained() {
     dd.advice = Some("move to node 7 (vda)".to_owned());
     view.update(snapshot);
     let explained = text(&buffer(&mut view, &STYLE, 80, 24));
-    assert!(explained.contains("only nearness is known: node 7 has no model"), "{explained}");
+    let words = explained.split_whitespace().collect::<Vec<&str>>().join(" ");
+    assert!(words.contains("only nearness is known: node 7 has no model"), "{explained}");
 }
 
 #[test]
