@@ -79,7 +79,7 @@ impl RunningThread<'_> {
 
     /// Changes the CPUs of the thread, verifies them, and returns the previous ones. The kernel
     /// silently removes CPUs outside the cpuset: then the previous CPUs are restored. It also
-    /// omits CPUs that were taken offline, which is no failure.
+    /// omits CPUs that were taken offline: that succeeds.
     fn change_cpus(
         &self,
         cpus: &CpuSet,
