@@ -101,3 +101,57 @@ fn well_placed_reader_stays() {
         assert_eq!(last.event, BalanceEventKind::Ended { moves: 0, moved_bytes: 0 });
     });
 }
+
+/// The best node loses its CPUs after the balancer has read the topology, and then after a move
+/// to that node.
+const OFFLINE: &str = r#"
+    start() { taskset 300 dd if=/dev/vda of=/dev/null bs=1M iflag=direct 2>/dev/null & dd=$!
+        sleep 2; taskset -p ffff $dd >/dev/null; }
+    witness() { cp /proc/$dd/numa_maps /out/$1.maps; sed -n 's/^Cpus_allowed_list:\t//p' /proc/$dd/status >/out/$1.cpus; }
+    node7() { for cpu in 14 15; do echo $1 >/sys/devices/system/cpu/cpu$cpu/online; done; }
+    numaio model --quiet --device vda --pause-balancing >/dev/null
+    echo 0 >/proc/sys/kernel/numa_balancing
+    start; numaio balance $dd --every 3 --json >/out/early & balance=$!
+    sleep 1; node7 0; sleep 14; witness early
+    kill $balance; wait $balance; echo $? >/out/early.status
+    numaio undo --all >/out/early.undo; witness early-undone; kill $dd; node7 1
+    start; numaio balance $dd --every 1 --json >/out/late & balance=$!
+    sleep 8; witness moved; node7 0; sleep 8
+    kill $balance; wait $balance; echo $? >/out/late.status
+    numaio undo --all >/out/late.undo; echo $? >/out/late-undo.status; witness late-undone; kill $dd; true"#;
+
+#[test]
+fn offline_target_node_is_refused_and_a_move_from_it_is_reverted() {
+    with_retries("offline_target_node_is_refused_and_a_move_from_it_is_reverted", |lab| {
+        let folder = Folder::new("balance-offline");
+        let options = ["--disk", "mib=4096"];
+        let output = lab.run_with_options(&options, "amd-dl585-g7-disk", &folder.0, &["sh", "-c", OFFLINE]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let events = |name: &str| -> Vec<BalanceEventKind> {
+            let parsed = text(&folder, name);
+            let parsed: Vec<BalanceEvent> =
+                parsed.lines().filter_map(|line| BalanceEvent::from_json(line).ok()).collect();
+            parsed.into_iter().map(|event| event.event).collect()
+        };
+        let targets = |name: &str| -> Vec<u32> {
+            let moved = |event| match event {
+                BalanceEventKind::Moved(moved) => Some(moved.to.0),
+                _ => None,
+            };
+            events(name).into_iter().filter_map(moved).collect()
+        };
+        assert!(!targets("early").contains(&7), "{}", text(&folder, "early"));
+        // Signals end the balancer; it did not crash before.
+        for name in ["early", "late"] {
+            assert!(matches!(events(name).last(), Some(BalanceEventKind::Ended { .. })), "{name}");
+        }
+        assert_eq!(targets("late").first(), Some(&7), "{}", text(&folder, "late"));
+        assert_eq!(private(&folder, "moved", 7).1, 0, "all pages were moved");
+        assert_eq!(text(&folder, "late-undo.status").trim(), "0", "{}", text(&folder, "late.undo"));
+        for name in ["early-undone", "late-undone"] {
+            let (there, elsewhere) = private(&folder, name, 4);
+            assert!(there > 1 << 20 && elsewhere < there / 4, "{name}: {there} {elsewhere}");
+            assert!(text(&folder, &format!("{name}.cpus")).starts_with("0-1"), "{name}");
+        }
+    });
+}

@@ -16,4 +16,5 @@ mod predict;
 mod rdma;
 mod support;
 mod sweep;
+mod top;
 mod vm;

@@ -78,7 +78,8 @@ impl RunningThread<'_> {
     }
 
     /// Changes the CPUs of the thread, verifies them, and returns the previous ones. The kernel
-    /// silently removes CPUs outside the cpuset: then the previous CPUs are restored.
+    /// silently removes CPUs outside the cpuset: then the previous CPUs are restored. It also
+    /// omits CPUs that were taken offline: that succeeds.
     fn change_cpus(
         &self,
         cpus: &CpuSet,
@@ -90,7 +91,7 @@ impl RunningThread<'_> {
         }
         change()?;
         let after = self.cpus()?;
-        if after != *cpus {
+        if after != *cpus && after != cpus.difference(&offline_cpus(self.root)) {
             let _ = Mask::of(&before).apply_to(self.tid);
             return Err(refused(
                 self.what,
@@ -108,6 +109,15 @@ impl RunningThread<'_> {
             _ => refused(self.what, error),
         }
     }
+}
+
+/// Returns the CPUs that exist and are offline; none if the kernel does not list them.
+fn offline_cpus(root: &Root) -> CpuSet {
+    let list = |name: &str| {
+        let text = root.optional(&format!("/sys/devices/system/cpu/{name}"))?;
+        CpuSet::parse_list(text.trim()).ok()
+    };
+    list("offline").zip(list("present")).map(|(off, present)| off.intersection(&present)).unwrap_or_default()
 }
 
 /// Pins a thread by virsh(1), which also records it for a later migration of the guest.

@@ -49,10 +49,7 @@ fn started(start: &BalanceStart) -> String {
 }
 
 fn decided(decision: &BalanceDecision, unit: BandwidthUnit) -> String {
-    let rate = |bytes_per_s: f64| match bytes_per_s < 1e9 && unit == BandwidthUnit::GigabytesPerS {
-        true => format!("{:.1} MB/s", bytes_per_s / 1e6),
-        false => format!("{:.2} {unit}", unit.of(bytes_per_s)),
-    };
+    let rate = |bytes_per_s: f64| rate_text(bytes_per_s, unit);
     let on = match &decision.bytes_on {
         Some(on) => {
             on.iter().map(|(node, bytes)| format!("{node}: {}", format_size(*bytes))).collect::<Vec<_>>()
@@ -81,7 +78,8 @@ fn decided(decision: &BalanceDecision, unit: BandwidthUnit) -> String {
     )
 }
 
-fn moved_text(moved: &BalanceMove) -> String {
+/// Formats a completed move: a line, and further ones for memory that stayed.
+pub fn moved_text(moved: &BalanceMove) -> String {
     let mut text = format!(
         "{}: moved to node {} in {:.2} s: {}, {} of {}; receipt {}",
         clean(&moved.group),
@@ -109,6 +107,19 @@ fn moved_text(moved: &BalanceMove) -> String {
 /// Formats a number with its noun.
 fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Formats the reason of a decision as a clause.
+pub fn balance_reason_text(of: &BalanceReason, unit: BandwidthUnit) -> String {
+    reason(of, &|bytes_per_s| rate_text(bytes_per_s, unit))
+}
+
+/// Formats a bandwidth, below 1 GB/s in MB/s.
+fn rate_text(bytes_per_s: f64, unit: BandwidthUnit) -> String {
+    match bytes_per_s < 1e9 && unit == BandwidthUnit::GigabytesPerS {
+        true => format!("{:.1} MB/s", bytes_per_s / 1e6),
+        false => format!("{:.2} {unit}", unit.of(bytes_per_s)),
+    }
 }
 
 /// Formats the reason of a decision.

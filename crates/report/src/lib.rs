@@ -62,7 +62,7 @@ mod validation_text;
 mod verdict;
 
 pub use aggregate_text::aggregate_text;
-pub use balance_text::balance_event_text;
+pub use balance_text::{balance_event_text, balance_reason_text, moved_text};
 pub use baseline_text::baseline_text;
 pub use bundle::{Bundle, BundleError, MachineDocuments};
 pub use comparison_text::comparison_text;

@@ -144,8 +144,8 @@ pub use sweep::{
     BuildFigure, FigureSource, SweepCell, SweepClass, SweepClasses, SweepMethod, SweepRecord, SweepScope,
 };
 pub use top::{
-    NodeTraffic, RecordingError, RemoteFrom, RemoteShare, TopDevice, TopNode, TopProgram, TopRecording,
-    TopSnapshot, TopTransfer, TransferSource, UnknownValue,
+    BalanceAdvice, NodeTraffic, RecordingError, RemoteFrom, RemoteShare, TopDevice, TopNode, TopProgram,
+    TopRecording, TopSnapshot, TopTransfer, TransferSource, UnknownValue,
 };
 pub use topology::TopologyDocument;
 pub use transfer_record::{

@@ -2,7 +2,7 @@
 
 use crate::read::{read, schema_of, DocumentError};
 use crate::schemas::TOP_SCHEMA;
-use crate::{DeviceUse, Nearness};
+use crate::{BalanceReason, DeviceUse, Nearness};
 use numaio_machine::devices::DeviceKind;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::{IoRates, Pressure, ProgramMemory};
@@ -144,12 +144,29 @@ pub struct TopProgram {
     /// The remote share; `None` if not inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteShare>,
-    /// What balancing would do.
+    /// The move near its device, if only nearness is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
+    /// What `numaio balance` would do; `None` if not inspected, or if there are no rates yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance: Option<BalanceAdvice>,
     /// Why the program was inspected only partially.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+/// What `numaio balance` would do with a program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct BalanceAdvice {
+    /// The node to move to; `None` to stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<NodeId>,
+    /// Predicted rate on that node, in bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_bytes_per_s: Option<f64>,
+    /// Why.
+    pub reason: BalanceReason,
 }
 
 /// The part of a program that is remote.
@@ -319,5 +336,12 @@ impl TopRecording {
             true => Err(RecordingError { line: 1, why: DocumentError::NoSchema }),
             false => Ok(Self { snapshots, is_truncated: false }),
         }
+    }
+}
+
+impl BalanceAdvice {
+    /// Returns whether no gain is known, because the node of the device has no model.
+    pub fn is_unmodeled(&self) -> bool {
+        matches!(self.reason, BalanceReason::NoModel { .. })
     }
 }

@@ -178,6 +178,18 @@ class AttachmentVfioGroup:
 
 
 @dataclasses.dataclass
+class BalanceAdvice:
+    """What ``numaio balance`` would do with a program."""
+
+    reason: BalanceReason
+    """Why."""
+    predicted_bytes_per_s: Optional[float] = None
+    """Predicted rate on that node, in bytes per second."""
+    to: Optional[NodeId] = None
+    """The node to move to; ``None`` to stay."""
+
+
+@dataclasses.dataclass
 class BalanceDecision:
     """A decision about a group: threads that share memory, or a control group."""
 
@@ -6574,9 +6586,11 @@ class TopProgram:
     name: str
     """Name, at most 15 bytes."""
     advice: Optional[str] = None
-    """What balancing would do."""
+    """The move near its device, if only nearness is known."""
     allowed: Optional[IdSet] = None
     """CPUs on which at least one thread may run; ``None`` if not inspected."""
+    balance: Optional[BalanceAdvice] = None
+    """What ``numaio balance`` would do; ``None`` if not inspected, or if there are no rates yet."""
     cpus: Optional[float] = None
     """CPUs in use; ``None`` if there are no rates yet."""
     cpus_on: Dict[int, float] = dataclasses.field(default_factory=dict)

@@ -81,11 +81,13 @@ impl LoadSample {
             let all = all.saturating_sub(*all_before).max(1);
             (busy.saturating_sub(*busy_before) as f64 / all as f64).min(1.0)
         };
+        // CPUs may have been taken offline since the topology was read; `/proc/stat` omits them.
+        let is_online = |cpu: &CpuId| self.ticks.is_empty() || self.ticks.contains_key(cpu);
         let load = |node: &crate::topology::Node| {
             let (free_bytes, reclaimable_bytes) = self.memory.get(&node.id).copied().unwrap_or_default();
             NodeLoad {
                 node: node.id,
-                cpus: u32::try_from(node.cpus.len()).unwrap_or(u32::MAX),
+                cpus: u32::try_from(node.cpus.iter().filter(is_online).count()).unwrap_or(u32::MAX),
                 busy_cpus: node.cpus.iter().map(busy).sum(),
                 free_bytes,
                 reclaimable_bytes,
@@ -176,6 +178,10 @@ mod tests {
             reclaimable_bytes: 25 << 10,
         };
         assert_eq!(load, [expected]);
+        let mut offline = tree(150);
+        offline.file("/proc/stat", "cpu 9 9 9 9\ncpu0 150 0 0 100 0 0 0 0\nintr 1\n");
+        let offline = LoadSample::read(&offline, std::iter::once(NodeId(1)));
+        assert_eq!(offline.since(&sample(50), &topology)[0].cpus, 1, "an offline CPU does not count");
         let pressure = sample(0).pressure();
         assert_eq!((pressure.io, pressure.cpu), (Some(0.125), None));
     }

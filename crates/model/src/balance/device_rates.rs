@@ -4,7 +4,7 @@ use crate::{capacities, CapacityInputs};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
-use numaio_schema::{IoRecord, Model};
+use numaio_schema::{Capacities, IoRecord, Model, NodeCapacity, SharingModel};
 use std::collections::BTreeMap;
 
 /// Rates of a device by node, in bytes per second.
@@ -14,6 +14,8 @@ pub struct DeviceRates {
     pub by_node: BTreeMap<NodeId, f64>,
     /// Whether they are measured I/O of the device, not copies.
     pub is_measured: bool,
+    /// Total rate of all nodes together, from measured mixes; `None` if unknown.
+    pub cap_bytes_per_s: Option<f64>,
 }
 
 /// Returns the rates of a device on a node, for traffic of which `read_share` is device reads.
@@ -30,13 +32,25 @@ pub fn device_rates(
     let shares = [(Direction::Read, read_share), (Direction::Write, 1.0 - read_share)];
     let shares: Vec<(Direction, f64)> = shares.into_iter().filter(|(_, share)| *share >= 0.01).collect();
     let model = models.iter().find(|model| model.targets.iter().any(|target| target.target == node)).copied();
-    let of_io = |direction| measured_rates(direction, model, records, memory_only);
+    let inputs = |direction| CapacityInputs {
+        records,
+        model,
+        link_bytes_per_s: None,
+        direction,
+        operation: None,
+        memory_only,
+    };
+    let measured = |direction| capacities(&inputs(direction), &[]).ok().map(|fit| fit.capacities);
+    let of_io = |direction| measured(direction).map(|found| rates_of_nodes(&found)).unwrap_or_default();
     let of_copies = |direction| copied_rates(node, direction, models);
     if let Some(by_node) = combine(&shares, of_io) {
-        return DeviceRates { by_node, is_measured: true };
+        // The cap of a mix of directions is not measured.
+        let only = (shares.len() == 1).then(|| shares.first()).flatten();
+        let cap_bytes_per_s = only.and_then(|(direction, _)| cap(&measured(*direction)?));
+        return DeviceRates { by_node, is_measured: true, cap_bytes_per_s };
     }
     let by_node = combine(&shares, of_copies).unwrap_or_default();
-    DeviceRates { by_node, is_measured: false }
+    DeviceRates { by_node, is_measured: false, cap_bytes_per_s: None }
 }
 
 /// Combines rates of directions: each byte takes its direction's time.
@@ -57,20 +71,22 @@ fn combine(
 }
 
 /// Returns the highest measured rate of each node.
-fn measured_rates(
-    direction: Direction,
-    model: Option<&Model>,
-    records: &[&IoRecord],
-    memory_only: &NodeSet,
-) -> BTreeMap<NodeId, f64> {
-    let inputs =
-        CapacityInputs { records, model, link_bytes_per_s: None, direction, operation: None, memory_only };
-    let Ok(fit) = capacities(&inputs, &[]) else { return BTreeMap::new() };
-    let of_node = |node: &numaio_schema::NodeCapacity| {
+fn rates_of_nodes(found: &Capacities) -> BTreeMap<NodeId, f64> {
+    let of_node = |node: &NodeCapacity| {
         let rates = node.streams.iter().map(|streams| streams.estimate.bytes_per_s);
         (node.node, rates.fold(0.0, f64::max))
     };
-    fit.capacities.nodes.iter().map(of_node).collect()
+    found.nodes.iter().map(of_node).collect()
+}
+
+/// Returns the cap of the device, if mixes were measured and most probably nodes share only a cap.
+///
+/// A wrong model costs an ineffective move, after which the program stays longer.
+fn cap(found: &Capacities) -> Option<f64> {
+    let probable = found.sharing.first()?;
+    let is_capped = probable.model == SharingModel::Bytes;
+    let cap = probable.parameters.iter().find(|parameter| parameter.name == "cap")?;
+    (is_capped && found.fitted_mixes > 0).then_some(cap.value)
 }
 
 /// Returns the mean rate of each node's class, so that noise within a class moves nothing.

@@ -215,7 +215,7 @@ impl Balancer {
     }
 
     /// Returns the candidate with the highest net gain. Of nearly equal ones, the one of the last
-    /// round, then a device's own node, then the one that moves fewest bytes.
+    /// round, then a device's own node, then its faster one, then the one that moves fewest bytes.
     fn preferred(
         &self,
         problem: &BalanceProblem,
@@ -231,7 +231,9 @@ impl Balancer {
         };
         let equal = candidates.into_iter().filter(|candidate| candidate.net >= highest * (1.0 - EQUAL));
         equal.min_by_key(|candidate| {
-            (Some(candidate.to) != last, !is_local(candidate.to), candidate.bytes, candidate.to)
+            // A faster node of the device may serve more once others leave.
+            let downside = (candidate.downside * 100.0).round() as u64;
+            (Some(candidate.to) != last, !is_local(candidate.to), downside, candidate.bytes, candidate.to)
         })
     }
 

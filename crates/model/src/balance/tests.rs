@@ -349,6 +349,66 @@ fn problem(groups: Vec<BalanceGroup>) -> BalanceProblem {
     BalanceProblem { groups, nodes: vec![node(0), node(1)], devices: vec![device()] }
 }
 
+/// Eight readers on node 3 of a device on that node; nodes 2 and 3 are of the best class.
+fn eight_readers(cap_bytes_per_s: Option<f64>) -> BalanceProblem {
+    let by_node = [(0, 3.0e7), (1, 1.85e7), (2, 3.47e7), (3, 3.47e7)];
+    let by_node: BTreeMap<NodeId, f64> = by_node.map(|(node, rate)| (NodeId(node), rate)).into();
+    let nodes: NodeSet = by_node.keys().copied().collect();
+    let readers = (0..8).map(|number| BalanceGroup {
+        bytes_on: BTreeMap::from([(NodeId(3), 1 << 20)]),
+        allowed: nodes.clone(),
+        cpus: 0.01,
+        ..group(&format!("dd{number}"), 3, 3.47e7 / 8.0)
+    });
+    let mut problem = problem(readers.collect());
+    problem.nodes = nodes
+        .iter()
+        .map(|node| BalanceNode { node, cpus: 2, other_cpus: 0.0, free_bytes: 1 << 30 })
+        .collect();
+    problem.devices[0] =
+        BalanceDevice { node: NodeId(3), by_node, cap_bytes_per_s, busy: Some(1.0), ..device() };
+    problem
+}
+
+#[test]
+fn eight_readers_of_one_node_spread_to_its_class_under_a_measured_cap() {
+    let mut problem = eight_readers(Some(4.5e7));
+    let mut balancer = Balancer::new(BalanceOptions::default());
+    let mut moves = 0;
+    for round in 0..60 {
+        let at = f64::from(round) * 2.0;
+        let decisions = balancer.decide(&problem, at);
+        for decision in decisions.iter().filter(|decision| decision.to.is_some()) {
+            let to = decision.to.expect("a node");
+            assert_eq!(problem.groups[decision.group].bytes_to_move(to), 1 << 20, "a page more or less");
+            balancer.record(&problem, decision, at, 1 << 20);
+            moves += 1;
+            problem.groups[decision.group].position = at_node(to);
+            problem.groups[decision.group].bytes_on = BTreeMap::from([(to, 1 << 20)]);
+        }
+        // Each path and the cap are shared equally.
+        let on = |problem: &BalanceProblem, position: &Position| {
+            problem.groups.iter().filter(|group| group.position == *position).count() as f64
+        };
+        for index in 0..problem.groups.len() {
+            let sharing = on(&problem, &problem.groups[index].position);
+            problem.groups[index].bytes_per_s = (3.47e7 / sharing).min(4.5e7 / 8.0);
+        }
+    }
+    let on = |node| problem.groups.iter().filter(|group| group.position == at_node(NodeId(node))).count();
+    let sum: f64 = problem.groups.iter().map(|group| group.bytes_per_s).sum();
+    assert_eq!((on(2) + on(3), on(2) > 0), (8, true), "only nodes of the best class");
+    assert!(sum >= 1.28 * 3.47e7 && moves <= 6, "{sum} after {moves} moves");
+}
+
+#[test]
+fn eight_readers_stay_if_the_device_may_share_its_time() {
+    // Without a measured cap, another node of the same class promises nothing.
+    let mut balancer = Balancer::new(BalanceOptions { confirm_rounds: 1, ..BalanceOptions::default() });
+    let decisions = balancer.decide(&eight_readers(None), 0.0);
+    assert!(decisions.iter().all(|decision| decision.to.is_none()), "{decisions:?}");
+}
+
 /// Decides twice, so that gains are confirmed.
 fn decide(problem: &BalanceProblem, options: BalanceOptions) -> GroupDecision {
     let mut balancer = Balancer::new(options);

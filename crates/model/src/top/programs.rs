@@ -55,6 +55,7 @@ pub fn top_program(
         nearness: inspected.nearness,
         remote: None,
         advice: None,
+        balance: None,
         why: inspected.why,
     };
     program.remote = remote_share(&program);

@@ -5,7 +5,7 @@ use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::Pressure;
 use numaio_machine::units::{format_size, BandwidthUnit};
-use numaio_schema::{TopDevice, TopNode, TopProgram, TopTransfer, TransferSource};
+use numaio_schema::{BalanceReason, TopDevice, TopNode, TopProgram, TopTransfer, TransferSource};
 use std::collections::BTreeMap;
 
 /// Text of an unknown value.
@@ -107,8 +107,22 @@ pub fn program_cells(program: &TopProgram, unit: BandwidthUnit) -> Vec<String> {
         program.remote.map_or_else(unknown, |remote| percent(remote.share)),
         rate(program.io_bytes_per_s(), unit),
         clean(&joined(devices, ", ")),
-        clean(program.advice.as_deref().unwrap_or_default()),
+        clean(&balance_cell(program, unit)),
     ]
+}
+
+/// Returns the node to which balancing would move, and its gain; empty to stay.
+fn balance_cell(program: &TopProgram, unit: BandwidthUnit) -> String {
+    let Some(balance) = program.balance.as_ref().filter(|balance| !balance.is_unmodeled()) else {
+        return program.advice.clone().unwrap_or_default();
+    };
+    match (balance.to, &balance.reason) {
+        (Some(node), BalanceReason::Gain { gain_bytes_per_s, .. }) => {
+            format!("{node}: +{}", format_rate(*gain_bytes_per_s, unit))
+        }
+        (Some(node), _) => node.to_string(),
+        (None, _) => String::new(),
+    }
 }
 
 /// Returns the cells of a transfer, for [`TRANSFER_COLUMNS`](super::TRANSFER_COLUMNS).

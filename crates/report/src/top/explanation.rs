@@ -1,6 +1,7 @@
 //! The explanation of a program: its place, its devices, and why it is remote.
 
 use super::cells::format_rate;
+use crate::balance_text::balance_reason_text;
 use crate::phrases::{count, joined, percent, short};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
@@ -22,9 +23,7 @@ pub fn program_explanation(program: &TopProgram, unit: BandwidthUnit) -> Vec<Str
         lines.push(format!("Device {} {node}{reached}", short(&used.device)));
     }
     lines.push(remote(program));
-    if let Some(advice) = &program.advice {
-        lines.push(format!("Balance: {advice}"));
-    }
+    lines.extend(balance(program, unit));
     if let Some(why) = &program.why {
         lines.push(format!("Not inspected completely: {why}"));
     }
@@ -102,6 +101,23 @@ fn remote(program: &TopProgram) -> String {
             percent(remote.share)
         ),
     }
+}
+
+fn balance(program: &TopProgram, unit: BandwidthUnit) -> Option<String> {
+    let advice = program.advice.as_deref();
+    let Some(balance) = &program.balance else {
+        return advice.map(|advice| format!("Balance: {advice}"));
+    };
+    let reason = balance_reason_text(&balance.reason, unit);
+    Some(match (balance.to, advice.filter(|_| balance.is_unmodeled())) {
+        (Some(node), _) => {
+            let predicted = balance.predicted_bytes_per_s.map(|rate| format_rate(rate, unit));
+            let predicted = predicted.map_or(String::new(), |rate| format!("; {rate} predicted"));
+            format!("Balance: move to node {node}: {reason}{predicted}")
+        }
+        (None, Some(advice)) => format!("Balance: {advice}; only nearness is known: {reason}"),
+        (None, None) => format!("Balance: stay: {reason}"),
+    })
 }
 
 /// Formats an amount for each node: `node 0: 3, node 1: 5`.

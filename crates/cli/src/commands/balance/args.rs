@@ -1,7 +1,8 @@
 //! Options of `numaio balance`.
 
+use crate::commands::program_moves::MovedTogether;
 use crate::options::{integer, interval, seconds};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use numaio_machine::units::parse_size;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,15 +71,6 @@ pub struct BalanceArgs {
     /// Switch automatic NUMA balancing off meanwhile; requires root
     #[arg(long)]
     pub pause_balancing: bool,
-}
-
-/// Threads that are moved together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MovedTogether {
-    /// Those of a process, which share memory
-    Process,
-    /// Those of a control group
-    Cgroup,
 }
 
 const AFTER_HELP: &str = "\

@@ -1,17 +1,17 @@
 //! The loop of observations, decisions and moves.
 
 use super::args::BalanceArgs;
-use super::config::BalanceConfig;
 use super::events::EventWriter;
-use super::group_inputs::{build_problem, group_programs, members_of, Knowledge, ProgramGroup};
-use super::observer::{Observation, Observer};
-use super::program_mover::{restore_originals, ProgramMover};
 use super::selection::Selection;
 use crate::commands::placement;
-use crate::failure::{self, Failure};
+use crate::commands::program_moves::{
+    build_problem, group_programs, lock, members_of, original_affinities, remove_ended, BalanceConfig,
+    Knowledge, Observation, Observer, ProgramGroup, ProgramMover,
+};
+use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Common;
-use crate::store::{self, Kind};
+use crate::store::Kind;
 use crate::{balancing, documents, output, receipts};
 use numaio_linux::interrupt::{self, interrupted};
 use numaio_linux::{process, Kernel};
@@ -23,7 +23,6 @@ use numaio_machine::topology::Topology;
 use numaio_model::{BalanceOptions, BalanceProblem, Balancer, GroupDecision};
 use numaio_schema::{BalanceDecision, BalanceEventKind, BalanceRound, BalanceStart, IoRecord, Model};
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -62,7 +61,9 @@ pub fn run(
         devices: selected_devices(&topology, &args.device)?,
     };
     let mut selection = Selection::new(args, kernel)?;
-    let originals = restore_originals(kernel, &receipts::all(common, kernel)?);
+    let stored = receipts::all(common, kernel)?;
+    let originals = original_affinities(kernel, &stored);
+    remove_ended(kernel, &stored);
     let mut balancing_loop = BalancingLoop {
         args,
         observer: Observer::new(kernel, &topology, selection.is_named()),
@@ -80,7 +81,7 @@ pub fn run(
             break;
         }
         if balancing_loop.events.round.is_multiple_of(PRUNE_ROUNDS) {
-            restore_originals(kernel, &receipts::all(common, kernel)?);
+            remove_ended(kernel, &receipts::all(common, kernel)?);
         }
     }
     balancing_loop.end()?;
@@ -98,18 +99,6 @@ fn options(args: &BalanceArgs, config: &BalanceConfig) -> BalanceOptions {
         options.moves_per_round = usize::MAX;
     }
     options
-}
-
-/// Takes the lock of balancers: two would revert each other's moves.
-fn lock() -> Result<Option<File>, Failure> {
-    let path = store::receipts_folder()?.join("balance.lock");
-    let file = File::create(&path).map_err(|error| failure::cannot_write(&path, &error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Err(Failure::new("another numaio balance is running")
-            .hint("stop it first, or use --dry-run, which moves nothing")),
-        Err(TryLockError::Error(_)) => Ok(None),
-    }
 }
 
 fn selected_devices(topology: &Topology, names: &[String]) -> Result<Vec<usize>, Failure> {

@@ -1,19 +1,15 @@
 //! `numaio balance`: moves running programs with their memory to better nodes.
 
 mod args;
-mod config;
 mod control_loop;
 mod events;
-mod group_inputs;
-mod observer;
-mod program_mover;
 mod selection;
 
+use crate::commands::program_moves::BalanceConfig;
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::{input, receipts};
 pub use args::BalanceArgs;
-use config::BalanceConfig;
 use std::process::ExitCode;
 
 /// Runs `numaio balance`.

@@ -1,5 +1,6 @@
 //! Threads that supply the view with snapshots: samples of this machine, or a recording.
 
+use super::balance_advisor::ConfirmedMove;
 use super::sampler::Sampler;
 use numaio_schema::{TopRecording, TopSnapshot};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,8 @@ pub enum FeedEvent {
 #[derive(Debug, Default)]
 pub struct FeedControl {
     focus: Mutex<Vec<u32>>,
+    moves: Mutex<Vec<ConfirmedMove>>,
+    expires_inspections: AtomicBool,
     is_paused: AtomicBool,
 }
 
@@ -40,6 +43,20 @@ impl FeedControl {
     /// Sets whether the feed waits.
     pub fn set_paused(&self, is_paused: bool) {
         self.is_paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    /// Reports a move, after which the program is inspected again.
+    pub fn report_move(&self, moved: ConfirmedMove) {
+        self.moves.lock().unwrap_or_else(PoisonError::into_inner).push(moved);
+    }
+
+    /// Requests that all programs are inspected again.
+    pub fn expire_inspections(&self) {
+        self.expires_inspections.store(true, Ordering::Relaxed);
+    }
+
+    fn take_moves(&self) -> Vec<ConfirmedMove> {
+        std::mem::take(&mut *self.moves.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn focus(&self) -> Vec<u32> {
@@ -88,6 +105,12 @@ fn sample(mut sampler: Sampler, every: Duration, events: &SyncSender<FeedEvent>,
     let mut interval = every.min(FIRST_INTERVAL);
     loop {
         let started = Instant::now();
+        for moved in control.take_moves() {
+            sampler.record_move(&moved);
+        }
+        if control.expires_inspections.swap(false, Ordering::Relaxed) {
+            sampler.expire_inspections();
+        }
         let snapshot = sampler.sample(&control.focus());
         if events.send(FeedEvent::Snapshot(Box::new(snapshot))).is_err() {
             return;

@@ -2,17 +2,17 @@
 
 use super::args::TopArgs;
 use super::feed::{Feed, FeedEvent};
+use super::move_offer;
 use super::sampler::Sampler;
 use super::screen::{self, ScreenStyle};
 use super::terminal::{self, LiveTerminal, SignalRequest};
 use super::undo_offer;
-use super::view::{Dialog, TopView, ViewAction};
+use super::view::{Dialog, OfferedMove, TopView, ViewAction};
 use crate::failure::{Failure, SIGNALED};
 use crate::options::Common;
 use crate::output;
 use numaio_machine::topology::Topology;
-use numaio_model::top::move_commands;
-use numaio_schema::TopRecording;
+use numaio_schema::{TopProgram, TopRecording};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use std::io;
 use std::process::ExitCode;
@@ -136,31 +136,51 @@ impl LiveView {
             ViewAction::Suspend => terminal.suspend()?,
             ViewAction::Redraw => terminal.redraw()?,
             ViewAction::SetPaused(is_paused) => self.feed.control.set_paused(is_paused),
-            ViewAction::ShowMove | ViewAction::ShowUndo | ViewAction::Undo(_) if self.topology.is_none() => {
+            ViewAction::ShowMove | ViewAction::Move(_) | ViewAction::ShowUndo | ViewAction::Undo(_)
+                if self.topology.is_none() =>
+            {
                 self.view.notice = Some("a recording cannot be changed".to_owned());
             }
             ViewAction::ShowMove => self.show_move(),
+            ViewAction::Move(offered) => self.perform_move(offered),
             ViewAction::ShowUndo => self.show_undo(),
             ViewAction::Undo(id) => {
                 let outcome = undo_offer::revert(&id);
+                self.feed.control.expire_inspections();
                 self.view.notice = Some(outcome.unwrap_or_else(|failure| failure.message));
             }
         }
         Ok(None)
     }
 
-    /// Shows the commands that move the selected program near its device.
+    /// Asks whether to move the selected program, or shows why it stays.
     fn show_move(&mut self) {
         let (Some(topology), Some(program)) = (&self.topology, self.view.selected()) else { return };
-        let name = format!("{} ({})", program.name, program.pid);
-        match move_commands(topology, program) {
-            Err(reason) => self.view.notice = Some(format!("cannot move {name}: {reason}")),
-            Ok(found) => {
-                let mut lines = vec![format!("These commands move {name} near its device:")];
-                lines.extend(found.commands.iter().map(|command| format!("  $ {command}")));
-                lines.push("These revert it:".to_owned());
-                lines.extend(found.undo.iter().map(|command| format!("  $ {command}")));
-                self.view.show(Dialog { title: "Move".to_owned(), lines, confirms: None });
+        match move_offer::question(topology, program, self.style.unit) {
+            Err(reason) => self.view.notice = Some(reason),
+            Ok(dialog) => self.view.show(dialog),
+        }
+    }
+
+    /// Moves a program, unless the decision changed while the question was shown.
+    fn perform_move(&mut self, offered: OfferedMove) {
+        let programs = self.view.snapshot.iter().flat_map(|snapshot| &snapshot.programs);
+        let is_offered = |program: &&TopProgram| {
+            let to = program.balance.as_ref().and_then(|balance| balance.to);
+            (program.pid, program.start_time, to) == (offered.pid, offered.start_time, Some(offered.to))
+        };
+        let pid = offered.pid;
+        if programs.into_iter().find(is_offered).is_none() {
+            self.view.notice = Some(format!("not moved: the decision about process {pid} has changed"));
+            return;
+        }
+        match move_offer::perform(offered) {
+            Ok((moved, text)) => {
+                self.feed.control.report_move(moved);
+                self.view.notice = Some(text.lines().next().unwrap_or_default().to_owned());
+            }
+            Err(failure) => {
+                self.view.notice = Some(format!("cannot move process {pid}: {}", failure.message));
             }
         }
     }

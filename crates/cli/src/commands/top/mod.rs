@@ -1,8 +1,10 @@
 //! `numaio top`: live view of nodes, devices, programs and transfers.
 
 mod args;
+mod balance_advisor;
 mod feed;
 mod live;
+mod move_offer;
 mod recording;
 mod sampler;
 mod screen;

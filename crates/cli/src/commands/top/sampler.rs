@@ -1,6 +1,8 @@
 //! Samples of this machine at a bounded cost.
 
+use super::balance_advisor::{BalanceAdvisor, ConfirmedMove};
 use crate::commands::placement;
+use crate::commands::program_moves::{Observation, ProgramUses, SeenProgram};
 use crate::failure::Failure;
 use crate::machine::{now, Machine};
 use crate::options::Common;
@@ -19,7 +21,9 @@ use numaio_model::top::{
     top_devices, top_nodes, top_program, NodeSamples, ProgramInspection,
 };
 use numaio_model::RankingSources;
-use numaio_schema::{CounterRecord, Model, TopProgram, TopSnapshot, TopTransfer, UnknownValue, TOP_SCHEMA};
+use numaio_schema::{
+    BalanceAdvice, CounterRecord, Model, TopSnapshot, TopTransfer, UnknownValue, TOP_SCHEMA,
+};
 use numaio_transfer::capacity::local_broker;
 use numaio_transfer::jobs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,9 +40,6 @@ const INSPECTION_TIME: Duration = Duration::from_millis(250);
 /// Share of the interval of `--once` before programs are active or not.
 const FIRST_PART: f64 = 0.25;
 
-/// Returns what balancing would do to a program.
-pub type Advisor = fn(&TopProgram) -> Option<String>;
-
 /// Counters of one sample.
 struct SampledCounters {
     at: Duration,
@@ -53,6 +54,8 @@ struct StoredInspection {
     start_time: u64,
     at: Duration,
     inspection: ProgramInspection,
+    /// What decisions of a balancer need; `None` without the kernel of this machine.
+    uses: Option<ProgramUses>,
 }
 
 /// Samples this machine, each compared with the sample before.
@@ -65,7 +68,7 @@ pub struct Sampler {
     watch: ProgramWatch,
     inspections: BTreeMap<u32, StoredInspection>,
     before: Option<SampledCounters>,
-    advisor: Advisor,
+    advisor: BalanceAdvisor,
 }
 
 impl Sampler {
@@ -75,6 +78,7 @@ impl Sampler {
         let models = placement::models(common, &machine, &topology, None)?;
         let counters = placement::factors(common, &topology);
         let options = WatchOptions { reads_memory: false, ..WatchOptions::default() };
+        let advisor = BalanceAdvisor::new(common, &topology);
         Ok(Self {
             machine,
             topology: Arc::new(topology),
@@ -84,7 +88,7 @@ impl Sampler {
             watch: ProgramWatch::new(options),
             inspections: BTreeMap::new(),
             before: None,
-            advisor: remote_advice,
+            advisor,
         })
     }
 
@@ -113,17 +117,60 @@ impl Sampler {
         self.inspect(&mut observed, focus, at);
         let mut unknown = Vec::new();
         let after = self.read_counters(at, &mut unknown);
+        unknown.extend(self.advisor.missing_models(&self.models));
         let mut snapshot = self.compose(&after, unknown);
+        let mut decisions = self.decide(&observed, &after);
+        let is_modeled = self.advisor.missing_models(&self.models).is_none();
         let program = |observed: &ObservedProgram| {
             let stored = self.inspections.get(&observed.sample.pid);
             let stored = stored.filter(|stored| stored.start_time == observed.sample.start_time);
             let mut program = top_program(observed, stored.map(|stored| &stored.inspection), &node_of);
-            program.advice = (self.advisor)(&program);
+            program.balance = decisions.remove(&program.pid);
+            let is_unmodeled = program.balance.as_ref().map_or(!is_modeled, BalanceAdvice::is_unmodeled);
+            program.advice = remote_advice(&program).filter(|_| is_unmodeled);
             program
         };
         snapshot.programs = observed.iter().map(program).collect();
         self.before = Some(SampledCounters { transfers: snapshot.transfers.clone(), ..after });
         snapshot
+    }
+
+    /// Records a move, and inspects the program again in the next sample.
+    pub fn record_move(&mut self, moved: &ConfirmedMove) {
+        self.inspections.remove(&moved.pid);
+        self.advisor.record(moved, self.started.elapsed());
+    }
+
+    /// Inspects all programs again.
+    pub fn expire_inspections(&mut self) {
+        self.inspections.clear();
+        self.advisor.expire_receipts();
+    }
+
+    /// Returns what a balancer would do with the inspected programs.
+    fn decide(
+        &mut self,
+        observed: &[ObservedProgram],
+        after: &SampledCounters,
+    ) -> BTreeMap<u32, BalanceAdvice> {
+        let Some(kernel) = self.machine.kernel() else { return BTreeMap::new() };
+        let nodes = self.before.as_ref().map(|before| after.load.since(&before.load, &self.topology));
+        let programs = observed.iter().filter_map(|program| {
+            let stored = self.inspections.get(&program.sample.pid)?;
+            if stored.start_time != program.sample.start_time {
+                return None;
+            }
+            let mut program = program.clone();
+            program.sample.memory.clone_from(&stored.inspection.memory);
+            Some(SeenProgram { program, uses: stored.uses.clone() })
+        });
+        let observation = Observation {
+            programs: programs.collect(),
+            nodes: nodes.unwrap_or_default(),
+            pressure: after.load.pressure(),
+            ..Observation::default()
+        };
+        self.advisor.decide(kernel, &self.topology, &self.models, observation, after.at)
     }
 
     fn read_counters(&self, at: Duration, unknown: &mut Vec<UnknownValue>) -> SampledCounters {
@@ -182,9 +229,9 @@ impl Sampler {
                 break;
             }
             let Some(program) = observed.iter().find(|program| program.sample.pid == pid) else { continue };
-            let inspection = self.inspect_program(program, &own);
+            let (inspection, uses) = self.inspect_program(program, &own);
             let start_time = program.sample.start_time;
-            self.inspections.insert(pid, StoredInspection { start_time, at, inspection });
+            self.inspections.insert(pid, StoredInspection { start_time, at, inspection, uses });
         }
     }
 
@@ -197,7 +244,11 @@ impl Sampler {
         }
     }
 
-    fn inspect_program(&self, observed: &ObservedProgram, own: &OwnConnections) -> ProgramInspection {
+    fn inspect_program(
+        &self,
+        observed: &ObservedProgram,
+        own: &OwnConnections,
+    ) -> (ProgramInspection, Option<ProgramUses>) {
         let pid = observed.sample.pid;
         let memory = read_memory(&self.machine, pid);
         let context = ResolveContext { root: &self.machine, locate: &self.machine, topology: &self.topology };
@@ -208,12 +259,14 @@ impl Sampler {
         let best = |node: NodeId| numaio_model::best_nodes(&self.topology, node, sources);
         let process = process_of(observed, memory.as_ref());
         let status = numaio_place::status(&self.topology, &process, &open, &best);
-        ProgramInspection {
+        let uses = self.machine.kernel().map(|kernel| ProgramUses::of(kernel, pid, &open));
+        let inspection = ProgramInspection {
             why: (is_denied || memory.is_none()).then(|| "permission denied".to_owned()),
             memory,
             devices: status.devices,
             nearness: status.nearness,
-        }
+        };
+        (inspection, uses)
     }
 }
 

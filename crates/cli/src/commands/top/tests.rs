@@ -1,7 +1,13 @@
-use super::view::{TopView, ViewAction, ViewMode};
+use super::move_offer::question;
+use super::view::{OfferedMove, TopView, ViewAction, ViewMode};
 use super::*;
 use crate::options::interval;
+use numaio_machine::discover::discover_quick;
+use numaio_machine::ids::NodeId;
+use numaio_machine::topology::Topology;
+use numaio_machine::units::BandwidthUnit;
 use numaio_model::top::ProgramSort;
+use numaio_schema::{BalanceAdvice, BalanceReason, TopProgram};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 fn snapshot() -> TopSnapshot {
@@ -125,4 +131,46 @@ fn keys_before_the_first_snapshot_are_harmless() {
         let _ = press(&mut view, KeyCode::Char(key));
     }
     assert!(view.focus(0..9).is_empty());
+}
+
+/// Returns `dd` of the snapshot with a decision of a balancer.
+fn decided(to: Option<u32>, reason: BalanceReason) -> TopProgram {
+    let dd = snapshot().programs.into_iter().find(|program| program.name == "dd").expect("dd");
+    let predicted_bytes_per_s = to.map(|_| 34.7e6);
+    let balance = Some(BalanceAdvice { to: to.map(NodeId), predicted_bytes_per_s, reason });
+    TopProgram { balance, ..dd }
+}
+
+fn gain() -> BalanceReason {
+    BalanceReason::Gain { gain_bytes_per_s: 16.2e6, move_bytes: 1 << 20, cost_s: 0.02 }
+}
+
+#[test]
+fn move_of_a_balancer_needs_a_confirmation_and_names_its_gain() {
+    let program = decided(Some(7), gain());
+    let dialog = question(&Topology::default(), &program, BandwidthUnit::default()).expect("a question");
+    let offered = OfferedMove { pid: 527, start_time: program.start_time, to: NodeId(7) };
+    assert_eq!(dialog.confirms, Some(ViewAction::Move(offered)));
+    let text = dialog.lines.join("\n");
+    for part in ["Move dd (527) with its memory to node 7?", "gains 16.2 MB/s for 1 MiB moved", "u reverts"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn refused_move_shows_the_reason_of_the_balancer() {
+    let program = decided(None, BalanceReason::SmallGain { gain: 0.02, least: 0.05 });
+    let reason = question(&Topology::default(), &program, BandwidthUnit::default()).expect_err("no move");
+    assert_eq!(reason, "numaio balance would not move dd (527): the gain of 2 % is below 5 %");
+}
+
+#[test]
+fn without_a_model_only_nearness_is_known_and_nothing_is_confirmed() {
+    let program = decided(None, BalanceReason::NoModel { node: NodeId(7) });
+    let topology = discover_quick(&numaio_sim::render(&numaio_sim::shapes::dl585()));
+    let dialog = question(&topology, &program, BandwidthUnit::default()).expect("commands");
+    assert_eq!(dialog.confirms, None);
+    let text = dialog.lines.join("\n");
+    assert!(text.contains("Only nearness is known: node 7 has no model: numaio model --node 7"), "{text}");
+    assert!(text.contains("$ taskset -a -p -c"), "{text}");
 }

@@ -1,5 +1,6 @@
 //! The state of the live view: keys and snapshots change it, and the screen shows it.
 
+use numaio_machine::ids::NodeId;
 use numaio_model::top::{arrange, ProgramFilter, ProgramSort};
 use numaio_schema::{TopProgram, TopSnapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -47,10 +48,23 @@ pub enum ViewAction {
     SetPaused(bool),
     /// Show how to move the selected program.
     ShowMove,
+    /// Move a program.
+    Move(OfferedMove),
     /// Show the change that would be reverted.
     ShowUndo,
     /// Revert the change with this ID.
     Undo(String),
+}
+
+/// A process and the node to which it is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfferedMove {
+    /// Process ID.
+    pub pid: u32,
+    /// Its start time.
+    pub start_time: u64,
+    /// The node.
+    pub to: NodeId,
 }
 
 /// A process: its ID and start time.
@@ -234,7 +248,7 @@ impl TopView {
             ("s", "sort by the next value"),
             ("/", "filter; Escape clears"),
             ("e, Enter", "explain the program"),
-            ("m", "move it near its device"),
+            ("m", "move it as numaio balance would"),
             ("u", "undo a change of numaio"),
             ("p", "pause"),
             ("q, Ctrl-C", "quit"),

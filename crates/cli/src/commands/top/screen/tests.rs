@@ -1,7 +1,8 @@
 use super::*;
 use crate::commands::top::view::Dialog;
+use numaio_machine::ids::NodeId;
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::TopSnapshot;
+use numaio_schema::{BalanceAdvice, BalanceReason, TopSnapshot};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
@@ -65,9 +66,33 @@ fn explanation_replaces_nodes_and_devices() {
     let mut view = view();
     press(&mut view, "sssje");
     assert_eq!(view.selected().map(|program| program.pid), Some(527));
-    expect("explain-80x24.txt", &buffer(&mut view, &STYLE, 80, 24));
+    let explained = text(&buffer(&mut view, &STYLE, 80, 24));
+    assert!(explained.contains("Balance: move to node 7 (vda)"), "{explained}");
     press(&mut view, "e");
     assert!(text(&buffer(&mut view, &STYLE, 80, 24)).contains("NODE"));
+}
+
+#[test]
+fn decision_of_a_balancer_is_shown_and_explained() {
+    let mut snapshot = snapshot();
+    let dd = snapshot.programs.iter_mut().find(|program| program.pid == 527).expect("dd");
+    let reason = BalanceReason::Gain { gain_bytes_per_s: 16.2e6, move_bytes: 1 << 20, cost_s: 0.02 };
+    dd.balance = Some(BalanceAdvice { to: Some(NodeId(7)), predicted_bytes_per_s: Some(34.7e6), reason });
+    dd.advice = None;
+    let mut view = view();
+    view.update(snapshot.clone());
+    let tables = text(&buffer(&mut view, &STYLE, 120, 40));
+    assert!(tables.contains("7: +16.2 MB/s"), "{tables}");
+    press(&mut view, "sssje");
+    expect("explain-80x24.txt", &buffer(&mut view, &STYLE, 80, 24));
+    let dd = snapshot.programs.iter_mut().find(|program| program.pid == 527).expect("dd");
+    let reason = BalanceReason::NoModel { node: NodeId(7) };
+    dd.balance = Some(BalanceAdvice { to: None, predicted_bytes_per_s: None, reason });
+    dd.advice = Some("move to node 7 (vda)".to_owned());
+    view.update(snapshot);
+    let explained = text(&buffer(&mut view, &STYLE, 80, 24));
+    let words = explained.split_whitespace().collect::<Vec<&str>>().join(" ");
+    assert!(words.contains("only nearness is known: node 7 has no model"), "{explained}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The observed state of a machine as the problem of a balancer.
 
-use super::args::MovedTogether;
 use super::config::{BalanceConfig, ListedProgram};
 use super::observer::{is_storage, Observation, ProgramUses, SeenProgram};
+use clap::ValueEnum;
 use numaio_linux::process::{is_super_user, user};
 use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
@@ -15,6 +15,15 @@ use std::collections::BTreeMap;
 
 /// Share of memory bound by the program itself from which its policy is respected.
 const BOUND_SHARE: f64 = 0.05;
+
+/// Threads that are moved together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MovedTogether {
+    /// Those of a process, which share memory
+    Process,
+    /// Those of a control group
+    Cgroup,
+}
 
 /// What is known of the machine.
 pub struct Knowledge<'a> {
@@ -135,7 +144,7 @@ fn build_device<'s>(
         name: device.distinct_name(&knowledge.topology.devices),
         node,
         by_node: rates.by_node,
-        cap_bytes_per_s: None,
+        cap_bytes_per_s: rates.cap_bytes_per_s,
         is_measured: rates.is_measured,
         busy: observation.device_busy.get(&index).copied(),
     }

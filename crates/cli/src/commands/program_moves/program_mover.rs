@@ -10,9 +10,10 @@ use numaio_machine::control::{Change, MovePages, PageRun};
 use numaio_machine::ids::NodeId;
 use numaio_machine::process;
 use numaio_machine::programs::{
-    read_details, read_movable_ranges, read_thread, ProgramDetails, ProgramMemory, ThreadSample,
+    read_details, read_movable_ranges, read_thread, LoadSample, ProgramDetails, ProgramMemory, ThreadSample,
 };
 use numaio_machine::set::CpuSet;
+use numaio_machine::topology::Topology;
 use numaio_place::{relocation_changes, RelocatedProcess, RelocationReport};
 use numaio_schema::{AppliedChange, BalanceMove, Receipt};
 use std::collections::BTreeMap;
@@ -104,7 +105,12 @@ impl ProgramMover<'_> {
         let original = self.originals.get(&(pid, start_time));
         let cpuset = cpuset_of(self.knowledge.topology, uses);
         let permitted = permitted_cpus(self.knowledge, &details, &cpuset, original);
-        let cpus = self.knowledge.topology.usable_cpus(to).intersection(&permitted);
+        let usable = self.knowledge.topology.usable_cpus(to);
+        if !has_online_cpus(self.kernel, self.knowledge.topology, to) {
+            return Err(Failure::new(format!("node {to} has no online CPUs any more"))
+                .hint("numaio topology lists CPUs and nodes"));
+        }
+        let cpus = usable.intersection(&permitted);
         if cpus.is_empty() {
             let why = format!("process {pid} may use no CPU of node {to} any more");
             return Err(Failure::new(why).hint("its cpuset or affinity was changed"));
@@ -195,6 +201,12 @@ impl ProgramMover<'_> {
 /// Hint if permission is missing.
 const PERMISSION_HINT: &str = "run as root, or with CAP_SYS_NICE and CAP_SYS_PTRACE";
 
+/// Returns whether a node has online CPUs now; the topology may be older.
+fn has_online_cpus(kernel: &Kernel, topology: &Topology, node: NodeId) -> bool {
+    let load = LoadSample::read(kernel, std::iter::once(node));
+    load.since(&load, topology).iter().any(|load| load.node == node && load.cpus > 0)
+}
+
 fn bytes_elsewhere(process: &PreparedProcess, to: NodeId) -> u64 {
     process.runs.iter().filter(|run| run.node != to).map(|run| run.bytes).sum()
 }
@@ -219,33 +231,42 @@ fn kept<'m>(memories: impl Iterator<Item = &'m ProgramMemory>) -> BTreeMap<Strin
     kept
 }
 
-/// Returns the affinity before the first move of programs that an earlier balancer moved, and
-/// removes receipts whose programs have all ended.
-pub fn restore_originals(kernel: &Kernel, stored: &[StoredReceipt]) -> OriginalAffinity {
+/// Returns the affinity before the first move of running programs that numaio has moved.
+pub fn original_affinities(kernel: &Kernel, stored: &[StoredReceipt]) -> OriginalAffinity {
     let mut originals = OriginalAffinity::new();
-    for stored in stored.iter().filter(|stored| stored.id.starts_with(RECEIPT) && stored.id.contains('-')) {
-        let mut is_running = false;
-        for applied in &stored.receipt.applied {
-            match &applied.inverse {
-                Change::ThreadAffinity { pid, tid, start_time, cpus } => {
-                    let thread = read_thread(kernel, *pid, *tid);
-                    if thread.is_none_or(|thread| thread.start_time != *start_time) {
-                        continue;
-                    }
-                    is_running = true;
-                    if tid == pid {
-                        originals.entry((*pid, *start_time)).or_insert_with(|| cpus.clone());
-                    }
-                }
-                Change::ProcessPages(wanted) => {
-                    is_running |= process::start_time(kernel, wanted.pid) == Some(wanted.start_time);
-                }
-                _ => is_running = true,
-            }
+    for applied in
+        stored.iter().filter(|stored| is_of_move(stored)).flat_map(|stored| &stored.receipt.applied)
+    {
+        let Change::ThreadAffinity { pid, tid, start_time, cpus } = &applied.inverse else { continue };
+        if tid == pid && is_thread(kernel, (*pid, *tid), *start_time) {
+            originals.entry((*pid, *start_time)).or_insert_with(|| cpus.clone());
         }
+    }
+    originals
+}
+
+/// Removes receipts of moves whose programs have all ended.
+pub fn remove_ended(kernel: &Kernel, stored: &[StoredReceipt]) {
+    for stored in stored.iter().filter(|stored| is_of_move(stored)) {
+        let is_running = stored.receipt.applied.iter().any(|applied| match &applied.inverse {
+            Change::ThreadAffinity { pid, tid, start_time, .. } => {
+                is_thread(kernel, (*pid, *tid), *start_time)
+            }
+            Change::ProcessPages(wanted) => {
+                process::start_time(kernel, wanted.pid) == Some(wanted.start_time)
+            }
+            _ => true,
+        });
         if !is_running {
             let _ = fs::remove_file(&stored.path);
         }
     }
-    originals
+}
+
+fn is_of_move(stored: &StoredReceipt) -> bool {
+    stored.id.starts_with(RECEIPT) && stored.id.contains('-')
+}
+
+fn is_thread(kernel: &Kernel, (pid, tid): (u32, u32), start_time: u64) -> bool {
+    read_thread(kernel, pid, tid).is_some_and(|thread| thread.start_time == start_time)
 }

@@ -4,10 +4,11 @@ use numaio_linux::Kernel;
 use numaio_machine::devices::{busy_ms, Device, DeviceKind};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::locate::{LocateExt, OpenedFacts};
-use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext};
+use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext, Resolved};
 use numaio_machine::programs::{
     group_limits, GroupLimits, LoadSample, NodeLoad, ObservedProgram, Pressure, ProgramWatch, WatchOptions,
 };
+use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -63,7 +64,7 @@ pub struct Observer<'a> {
     watch: ProgramWatch,
     started: Instant,
     load: Option<LoadSample>,
-    busy: BTreeMap<usize, (u64, Duration)>,
+    busy: BusyDevices,
     /// Uses by process id and start time, with the time of their examination.
     uses: BTreeMap<(u32, u64), (ProgramUses, Duration)>,
 }
@@ -78,7 +79,7 @@ impl<'a> Observer<'a> {
             watch: ProgramWatch::new(options),
             started: Instant::now(),
             load: None,
-            busy: BTreeMap::new(),
+            busy: BusyDevices::default(),
             uses: BTreeMap::new(),
         }
     }
@@ -111,8 +112,9 @@ impl<'a> Observer<'a> {
         let load = LoadSample::read(self.kernel, self.topology.nodes.iter().map(|node| node.id));
         let nodes = self.load.as_ref().map(|before| load.since(before, self.topology)).unwrap_or_default();
         let pressure = load.pressure();
+        let device_busy = self.busy.shares(self.kernel, self.topology, at);
         self.load = Some(load);
-        Observation { programs, nodes, pressure, device_busy: self.device_busy(at) }
+        Observation { programs, nodes, pressure, device_busy }
     }
 
     fn uses_of(&mut self, program: &ObservedProgram, own: &OwnConnections, at: Duration) -> ProgramUses {
@@ -134,26 +136,39 @@ impl<'a> Observer<'a> {
 
     fn examine(&self, pid: u32, own: &OwnConnections) -> ProgramUses {
         let context = ResolveContext { root: self.kernel, locate: self.kernel, topology: self.topology };
-        let found = resolve_process(context, pid, own);
+        ProgramUses::of(self.kernel, pid, &resolve_process(context, pid, own))
+    }
+}
+
+impl ProgramUses {
+    /// Returns what a program uses, with the devices that its open files resolve to.
+    pub fn of(kernel: &Kernel, pid: u32, found: &Resolved) -> Self {
         let devices = found.devices.iter().filter(|near| near.share > 0.0);
         let mut devices: BTreeMap<usize, f64> = devices.map(|near| (near.index, near.share)).collect();
         let sum: f64 = devices.values().sum();
         devices.values_mut().for_each(|share| *share /= sum);
-        let opened = self.kernel.opened(pid);
-        ProgramUses {
+        let opened = kernel.opened(pid);
+        Self {
             devices,
             may_pin: opened.as_ref().is_ok_and(may_pin),
-            limits: group_limits(self.kernel, pid),
+            limits: group_limits(kernel, pid),
             is_denied: opened.is_err(),
         }
     }
+}
 
-    /// Returns the share of time in which each disk was busy since the last round.
-    fn device_busy(&mut self, at: Duration) -> BTreeMap<usize, f64> {
+/// Share of time in which disks are busy, from one round to the next.
+#[derive(Debug, Default)]
+pub struct BusyDevices(BTreeMap<usize, (u64, Duration)>);
+
+impl BusyDevices {
+    /// Returns the share of time in which each disk was busy since the last call, by index in the
+    /// topology; `at` is the time since any fixed moment.
+    pub fn shares(&mut self, root: &dyn Sysfs, topology: &Topology, at: Duration) -> BTreeMap<usize, f64> {
         let mut shares = BTreeMap::new();
-        for (index, device) in self.topology.devices.iter().enumerate() {
-            let Some(now) = busy_ms(self.kernel, device.kind, &device.names) else { continue };
-            if let Some((before, earlier)) = self.busy.insert(index, (now, at)) {
+        for (index, device) in topology.devices.iter().enumerate() {
+            let Some(now) = busy_ms(root, device.kind, &device.names) else { continue };
+            if let Some((before, earlier)) = self.0.insert(index, (now, at)) {
                 let elapsed = at.saturating_sub(earlier).as_secs_f64();
                 let busy = now.saturating_sub(before) as f64 / 1e3;
                 if elapsed > 0.0 {
