@@ -42,6 +42,7 @@ pub enum ConfinementStatus {
 pub fn confine(directories: &[(&Directory, Rights)]) -> io::Result<ConfinementStatus> {
     // Makes the C library load its name services before they become unreachable.
     drop(accounts::user_name(0));
+    accounts::start_name_service();
     let status =
         create_ruleset(directories).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
     Ok(match status.ruleset {

@@ -326,7 +326,7 @@ pub(crate) fn device_sentence(device: &IoDevice) -> String {
         (irqs, true) => count(irqs, "interrupt"),
         (irqs, false) => format!("{} on CPUs {cpus}", count(irqs, "interrupt")),
     };
-    let pci = device.pci.as_deref().unwrap_or_default();
+    let pci = device.pci.as_deref().filter(|pci| *pci != device.name).unwrap_or_default();
     joined([format!("Device: {}", device.name).as_str(), device.model.as_str(), pci, &node, &irqs], ", ")
 }
 

@@ -7,6 +7,7 @@ use crate::options::Common;
 use crate::output;
 use crate::output::json;
 use clap::Args as ClapArgs;
+use numaio_machine::devices::name_by_pci_ids;
 use numaio_machine::devices::DeviceMatrix;
 use numaio_machine::discover::discover;
 use numaio_report::Detail;
@@ -34,7 +35,10 @@ pub struct TopologyArgs {
 /// Runs `numaio topology`.
 pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
-    let topology = discover(&machine);
+    let mut topology = discover(&machine);
+    if let Some(kernel) = machine.kernel() {
+        name_by_pci_ids(kernel, &mut topology.devices);
+    }
     match &args.svg {
         Some(path) => {
             if output::write(path, &numaio_report::topology_svg(&topology))? {

@@ -11,6 +11,7 @@ mod matrix;
 mod names;
 mod pci;
 mod pci_address;
+mod pci_ids;
 mod read;
 mod register;
 
@@ -23,6 +24,7 @@ pub use irqs::interrupt_names;
 pub use matrix::{DeviceMatrix, Shared};
 pub(crate) use pci::FUNCTIONS;
 pub use pci_address::PciAddress;
+pub use pci_ids::name_by_pci_ids;
 pub use register::{
     function_exists, function_node, MmioRegister, RegisterChoice, RegisterError, RegisterRequest,
 };

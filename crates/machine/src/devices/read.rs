@@ -129,7 +129,7 @@ pub(super) fn other(root: &dyn Sysfs, path: &str, group: &Group) -> Option<Devic
 }
 
 /// Returns a device with only its path known.
-fn nothing(root: &dyn Sysfs, kind: DeviceKind, path: &str) -> Device {
+pub(super) fn nothing(root: &dyn Sysfs, kind: DeviceKind, path: &str) -> Device {
     Device {
         kind,
         names: Vec::new(),

@@ -69,7 +69,7 @@ impl Center {
 }
 
 /// Sets the time of measurement of views, and adds the load to their names.
-fn measured(views: impl Iterator<Item = View>, provenance: &Provenance) -> Vec<View> {
+pub(super) fn measured(views: impl Iterator<Item = View>, provenance: &Provenance) -> Vec<View> {
     let views = views.map(|view| View { measured_at: Some(provenance.measured_at), ..view });
     views.map(|view| with_load(view, provenance)).collect()
 }

@@ -1,6 +1,6 @@
 //! Reads of a device's register as a view of the device's node.
 
-use super::measured::{measured_view, with_load, NodeReadings};
+use super::measured::{measured, measured_view, NodeReadings};
 use super::view::{Kind, ViewSubject};
 use numaio_machine::devices::RegisterChoice;
 use numaio_machine::ids::NodeId;
@@ -16,8 +16,7 @@ pub fn mmio_views(record: &MmioRecord, subject: &ViewSubject) -> Vec<View> {
     let readings: Vec<(NodeId, NodeReadings)> =
         record.cells.iter().map(|cell| (cell.cpu_node, NodeReadings::of_reading(&cell.ns))).collect();
     let view = measured_view(subject, kind(record), &readings, record.provenance.complete);
-    let measured_at = Some(record.provenance.measured_at);
-    view.map(|view| with_load(View { measured_at, ..view }, &record.provenance)).into_iter().collect()
+    measured(view.into_iter(), &record.provenance)
 }
 
 fn kind(record: &MmioRecord) -> Kind {

@@ -1,6 +1,6 @@
 //! Latency of a network as views of the device's node.
 
-use super::measured::{measured_view, NodeReadings};
+use super::measured::{measured, measured_view, NodeReadings};
 use super::view::{Kind, ViewSubject};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
@@ -32,8 +32,7 @@ pub fn ping_views(record: &PingRecord, subject: &ViewSubject) -> Vec<View> {
             .collect();
         measured_view(subject, kind(record, &series), &readings, complete)
     });
-    let measured_at = Some(record.provenance.measured_at);
-    views.map(|view| View { measured_at, ..view }).collect()
+    measured(views, &record.provenance)
 }
 
 fn kind(record: &PingRecord, series: &Series) -> Kind {
@@ -118,6 +117,11 @@ mod tests {
         assert_eq!((factors, views[1].quantity), (vec![Some(1.0), Some(2.0)], Quantity::Nanoseconds));
         let classes: Vec<String> = views[0].classes.iter().map(|class| class.nodes.to_string()).collect();
         assert_eq!(classes, ["0", "1"]);
+        let mut loaded = ping(0, &CELLS);
+        let load = "0:1".parse().expect("a load");
+        loaded.provenance.load = vec![numaio_schema::MeasuredLoad { load, bytes_per_s: None }];
+        let views = ping_views(&loaded, &subject(0));
+        assert_eq!(views[0].name, "ping-1B-eth0-load-0x1", "it does not replace the idle one");
     }
 
     #[test]
