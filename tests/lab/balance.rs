@@ -105,14 +105,14 @@ fn well_placed_reader_stays() {
 /// The best node loses its CPUs after the balancer has read the topology, and then after a move
 /// to that node.
 const OFFLINE: &str = r#"
-    start() { taskset 300 dd if=/dev/vda of=/dev/null bs=1M iflag=direct 2>/dev/null & dd=$!
+    start() { taskset 300 dd if=/dev/vda of=/dev/null bs=1M 2>/dev/null & dd=$!
         sleep 2; taskset -p ffff $dd >/dev/null; }
     witness() { cp /proc/$dd/numa_maps /out/$1.maps; sed -n 's/^Cpus_allowed_list:\t//p' /proc/$dd/status >/out/$1.cpus; }
     node7() { for cpu in 14 15; do echo $1 >/sys/devices/system/cpu/cpu$cpu/online; done; }
     numaio model --quiet --device vda --pause-balancing >/dev/null
     echo 0 >/proc/sys/kernel/numa_balancing
     start; numaio balance $dd --every 3 --json >/out/early & balance=$!
-    sleep 1; node7 0; sleep 14; witness early
+    sleep 3; node7 0; sleep 14; witness early
     kill $balance; wait $balance; echo $? >/out/early.status
     numaio undo --all >/out/early.undo; witness early-undone; kill $dd; node7 1
     start; numaio balance $dd --every 1 --json >/out/late & balance=$!
@@ -150,7 +150,7 @@ fn offline_target_node_is_refused_and_a_move_from_it_is_reverted() {
         assert_eq!(text(&folder, "late-undo.status").trim(), "0", "{}", text(&folder, "late.undo"));
         for name in ["early-undone", "late-undone"] {
             let (there, elsewhere) = private(&folder, name, 4);
-            assert!(there > 1 << 20 && elsewhere < there / 4, "{name}: {there} {elsewhere}");
+            assert!(there > 1 << 20 && elsewhere < there / 20, "{name}: {there} {elsewhere}");
             assert!(text(&folder, &format!("{name}.cpus")).starts_with("0-1"), "{name}");
         }
     });

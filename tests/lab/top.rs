@@ -13,7 +13,7 @@ const SCRIPT: &str = r#"
     mkdir -p /dev/pts && mount -t devpts devpts /dev/pts
     witness() { cp /proc/$dd/numa_maps /out/$1.maps; sed -n 's/^Cpus_allowed_list:\t//p' /proc/$dd/status >/out/$1.cpus; }
     echo 0 >/proc/sys/kernel/numa_balancing
-    taskset 300 dd if=/dev/vda of=/dev/null bs=1M iflag=direct 2>/dev/null & dd=$!
+    taskset 300 dd if=/dev/vda of=/dev/null bs=1M 2>/dev/null & dd=$!
     sleep 2; taskset -p ffff $dd >/dev/null
     numaio top --once --json --filter $dd >/out/unmodeled.json
     numaio model --quiet --device vda >/dev/null
