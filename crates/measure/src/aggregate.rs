@@ -1,7 +1,7 @@
 //! Several devices: each alone, and all at the same time.
 //!
-//! The bandwidth of one device does not tell what several have together: they may share a node's
-//! memory, a link between nodes, or a host bridge.
+//! The bandwidth of one device does not determine what several have together: they may share the
+//! memory of a node, a link between nodes, or a host bridge.
 
 use crate::engine::Several;
 use crate::io::{self, checked_pairs, local_nodes, IoOptions, IoSelection, MixPart, Placements};

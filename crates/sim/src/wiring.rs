@@ -118,9 +118,9 @@ impl Wiring {
         self.neighbors.borrow().iter().map(|(_, rate)| *rate).collect()
     }
 
-    /// Returns the bytes per second that the paths of streams between devices and memory have beside
-    /// the neighbors. Streams and threads share links max-min fairly. The path of a single device
-    /// contains its links already.
+    /// Returns the bytes per second that the paths of streams between devices and memory have
+    /// beside the neighbors. Streams and threads share links max-min fairly. The path of a single
+    /// device contains its links already.
     pub fn device_rates(&self, flows: &[DeviceFlow], are_several_devices: bool) -> Vec<f64> {
         if self.neighbors.borrow().is_empty() && !are_several_devices {
             return flows.iter().map(|flow| flow.path).collect();

@@ -47,8 +47,8 @@ pub fn measure(common: &Common, machine: &Machine, topology: &Topology) -> Resul
     Ok(documents)
 }
 
-/// Returns the recorded sweeps of programs, which name their builds, and the measurements of several
-/// devices, of network latencies and of registers, which name their devices.
+/// Returns the recorded sweeps of programs, which name their builds, and the measurements of
+/// several devices, of network latencies and of registers, which name their devices.
 fn stored(machine: &Machine) -> Vec<Document> {
     let stored = machine.tape().into_iter().flat_map(|tape| &tape.documents);
     let read = |(document, _): &(serde_json::Value, _)| Document::from_json(&document.to_string()).ok();

@@ -2,8 +2,8 @@
 //!
 //! With a model, all nodes of the class without loss against the best are equally good (Li et al.,
 //! ICPP 2013, section VI: spreading over a class beats crowding the local node). Without a model,
-//! scheduling factors decide, else packages and hop distances. Cores that handle the device's interrupts come last within a
-//! class, as the paper found node 6 better than 7.
+//! scheduling factors decide, else packages and hop distances. Cores that handle the device's
+//! interrupts come last within a class, as the paper found node 6 better than 7.
 
 mod cores;
 mod memory;

@@ -61,7 +61,7 @@ fn factors_rank_nodes_without_a_model() {
     assert!(ranks.last().is_some_and(|(rank, _)| *rank > 2), "more than near and far: {ranks:?}");
     assert!(chosen.reasons[0].contains("best scheduling factor"), "{:?}", chosen.reasons);
     assert!(best_nodes(&topology, NodeId(7), sources).contains(NodeId(7)));
-    // Counts around another node say nothing about this one.
+    // Counts around another node do not rank the nodes of this one.
     let mut elsewhere = record.clone();
     elsewhere.factors.pairs.retain(|pair| pair.cpu_node == NodeId(0));
     let sources = RankingSources { models: &[], counters: Some(&elsewhere) };

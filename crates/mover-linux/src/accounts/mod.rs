@@ -1,8 +1,8 @@
 //! Lookup of user and group names and ids: getpwuid_r(3), getpwnam_r(3), getgrgid_r(3),
 //! getgrnam_r(3).
 //!
-//! A static binary reads only the files in `/etc`; for the other services of `nsswitch.conf` it asks
-//! getent(1). Others use all services.
+//! A static binary reads only the files in `/etc`; for the other services of `nsswitch.conf` it
+//! asks getent(1). Others use all services.
 
 mod name_service;
 
