@@ -37,6 +37,7 @@ pub fn status(
     ProcessStatus {
         pid: process.pid,
         name: process.name.clone(),
+        guest: None,
         threads_on,
         allowed,
         bytes_on,

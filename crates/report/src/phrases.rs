@@ -22,6 +22,14 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {plural}")
 }
 
+/// Names a program, or the virtual machine that it runs: `web (guest)`.
+pub(crate) fn program_name(name: &str, guest: Option<&str>) -> String {
+    match guest {
+        Some(guest) => format!("{} (guest)", short(guest)),
+        None => short(name),
+    }
+}
+
 /// Formats a share in full percent: `12 %`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)

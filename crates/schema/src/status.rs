@@ -32,6 +32,9 @@ pub struct ProcessStatus {
     pub pid: u32,
     /// The name of the program.
     pub name: String,
+    /// The virtual machine that it runs; `None` if it is no hypervisor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<String>,
     /// Threads by the node of the CPU on which they run or last ran.
     pub threads_on: BTreeMap<NodeId, u32>,
     /// CPUs on which at least one thread may run.

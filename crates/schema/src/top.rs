@@ -111,6 +111,9 @@ pub struct TopProgram {
     pub start_time: u64,
     /// Name, at most 15 bytes.
     pub name: String,
+    /// The virtual machine that it runs; `None` if it is no hypervisor, or was not inspected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<String>,
     /// Effective user ID; `None` if the program was idle, and not inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,

@@ -5250,6 +5250,8 @@ class ProcessStatus:
     """The devices behind open files and connections."""
     bytes_on: Optional[Dict[int, int]] = None
     """Bytes of private memory by node; ``None`` if the kernel denies access."""
+    guest: Optional[str] = None
+    """The virtual machine that it runs; ``None`` if it is no hypervisor."""
     nearness: Optional[Nearness] = None
     """How much of the program is near its devices; ``None`` without devices, or if their nodes are
     unknown.
@@ -6597,6 +6599,8 @@ class TopProgram:
     """CPUs in use on each node."""
     devices: List[DeviceUse] = dataclasses.field(default_factory=list)
     """Devices behind open files and connections."""
+    guest: Optional[str] = None
+    """The virtual machine that it runs; ``None`` if it is no hypervisor, or was not inspected."""
     io: Optional[IoRates] = None
     """I/O in bytes per second; ``None`` if not permitted, or if there are no rates yet."""
     memory: Optional[ProgramMemory] = None

@@ -8,6 +8,7 @@ use crate::output;
 use crate::output::json;
 use clap::Args;
 use numaio_machine::discover::discover_quick;
+use numaio_machine::guests;
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext, Resolved, RULE_DENIED};
 use numaio_machine::process;
@@ -103,7 +104,7 @@ struct Inspection<'a> {
 impl Inspection<'_> {
     fn process(&self, pid: u32, best: BestNodes) -> Result<ProcessStatus, ReadErrorKind> {
         let process = process::read(self.machine, pid)?;
-        Ok(numaio_place::status(self.topology, &process, &self.open(pid)?, best))
+        Ok(self.with_guest(numaio_place::status(self.topology, &process, &self.open(pid)?, best)))
     }
 
     /// Inspects a process that uses a device; of others, threads and pages are not read.
@@ -117,7 +118,14 @@ impl Inspection<'_> {
             return Ok(None);
         }
         let process = process::read(self.machine, pid)?;
-        Ok(Some(numaio_place::status(self.topology, &process, &open, best)))
+        Ok(Some(self.with_guest(numaio_place::status(self.topology, &process, &open, best))))
+    }
+
+    /// Names the virtual machine that a process runs.
+    fn with_guest(&self, status: ProcessStatus) -> ProcessStatus {
+        let configuration = guests::configuration_of(self.machine, status.pid);
+        let guest = configuration.map(|configuration| configuration.guest_name(status.pid));
+        ProcessStatus { guest, ..status }
     }
 
     /// Resolves the devices behind the open files of a process.

@@ -4,7 +4,7 @@ use crate::support::{skipped, until, CommandOutput, Home};
 use numaio_machine::guests::ThreadRole;
 use numaio_machine::process;
 use numaio_machine::set::CpuSet;
-use numaio_schema::{GuestPlan, GuestStatus, GuestsDocument, TopologyDocument};
+use numaio_schema::{GuestPlan, GuestStatus, GuestsDocument, TopSnapshot, TopologyDocument};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -218,4 +218,20 @@ fn rejects_recorded_machines_and_shows_this_one() {
         }
         _ => output.failed(1, &["this machine is not a guest"]),
     }
+}
+
+/// A guest is one of the programs of `status` and `top`, by its own name.
+#[test]
+fn status_and_top_name_the_guest() {
+    let Some(guest) = named("status_and_top_name_the_guest", "shown-by-name") else { return };
+    let home = Home::new();
+    guest.shown(&home);
+    let status = home.run(&["status", &guest.pid().to_string()]).ok();
+    assert!(status.contains("shown-by-name (guest)"), "{status}");
+    let json = home.run(&["top", "--once", "--json"]).ok();
+    let top: TopSnapshot = serde_json::from_str(&json).expect("a snapshot");
+    let program = top.programs.iter().find(|program| program.pid == guest.pid());
+    // An idle guest may not be inspected within the time of a sample.
+    let inspected = program.filter(|program| program.memory.is_some());
+    assert!(inspected.is_none_or(|program| program.guest.as_deref() == Some("shown-by-name")), "{json}");
 }

@@ -139,6 +139,13 @@ pub enum Attachment {
 }
 
 impl GuestConfiguration {
+    /// Returns the name of the guest that a process runs: the configured one, or the hypervisor and
+    /// process id.
+    pub fn guest_name(&self, pid: u32) -> String {
+        let unnamed = || format!("{}-{pid}", self.hypervisor.name().to_lowercase()).replace(' ', "-");
+        self.name.clone().unwrap_or_else(unnamed)
+    }
+
     /// Creates an empty configuration.
     pub(super) fn new(hypervisor: Hypervisor) -> Self {
         Self {

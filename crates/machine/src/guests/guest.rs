@@ -51,8 +51,7 @@ pub struct GuestThread {
 impl Guest {
     /// Returns its name: the configured one, or the hypervisor and process id.
     pub fn name(&self) -> String {
-        let unnamed = || format!("{}-{}", self.configuration.hypervisor.name().to_lowercase(), self.pid);
-        self.configuration.name.clone().unwrap_or_else(|| unnamed().replace(' ', "-"))
+        self.configuration.guest_name(self.pid)
     }
 
     /// Returns the threads of virtual CPUs.

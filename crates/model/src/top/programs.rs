@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct ProgramInspection {
     /// Memory by kind and node; `None` if not permitted.
     pub memory: Option<ProgramMemory>,
+    /// The virtual machine that it runs.
+    pub guest: Option<String>,
     /// Devices behind open files and connections.
     pub devices: Vec<DeviceUse>,
     /// How much of the program is near its devices.
@@ -43,6 +45,7 @@ pub fn top_program(
         pid: sample.pid,
         start_time: sample.start_time,
         name: sample.name.clone(),
+        guest: inspected.guest,
         uid: details.and_then(|details| details.status.uid),
         unit: details.and_then(|details| unit_of(details.control_group.as_deref()?)).map(str::to_owned),
         cpus: rates.map(|rates| rates.cpus),

@@ -68,7 +68,7 @@ fn table(processes: &[&ProcessStatus]) -> Table {
             |share: Option<f64>| share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default();
         table.row([
             Cell::from(process.pid.to_string()),
-            Cell::from(phrases::short(&process.name)),
+            Cell::from(phrases::program_name(&process.name, process.guest.as_deref())),
             Cell::from(by_node(&process.threads_on, |count| count.to_string())),
             Cell::from(
                 process

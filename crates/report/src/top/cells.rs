@@ -1,6 +1,6 @@
 //! Cells of the tables of a snapshot: clean texts, without units in titles.
 
-use crate::phrases::{joined, percent, short};
+use crate::phrases::{joined, percent, program_name, short};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::Pressure;
@@ -99,7 +99,7 @@ pub fn program_cells(program: &TopProgram, unit: BandwidthUnit) -> Vec<String> {
     let devices = program.devices.iter().map(|used| short(&used.device));
     vec![
         program.pid.to_string(),
-        clean(&short(&program.name)),
+        clean(&program_name(&program.name, program.guest.as_deref())),
         program.cpus.map_or_else(unknown, |cpus| format!("{cpus:.2}")),
         cpu_place(program),
         program.bytes().map_or_else(unknown, format_size),

@@ -2,7 +2,7 @@
 
 use super::cells::format_rate;
 use crate::balance_text::balance_reason_text;
-use crate::phrases::{count, joined, percent, short};
+use crate::phrases::{count, joined, percent, program_name, short};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{format_size, BandwidthUnit};
@@ -33,7 +33,11 @@ pub fn program_explanation(program: &TopProgram, unit: BandwidthUnit) -> Vec<Str
 fn identity(program: &TopProgram) -> String {
     let user = program.uid.map(|uid| format!("user {uid}"));
     let parts = [Some(format!("process {}", program.pid)), user, program.unit.as_deref().map(short)];
-    format!("{}: {}", short(&program.name), joined(parts.into_iter().flatten(), ", "))
+    format!(
+        "{}: {}",
+        program_name(&program.name, program.guest.as_deref()),
+        joined(parts.into_iter().flatten(), ", ")
+    )
 }
 
 fn cpus(program: &TopProgram) -> String {

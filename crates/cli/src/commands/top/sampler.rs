@@ -9,6 +9,7 @@ use crate::options::Common;
 use numaio_machine::counters::{KernelCounts, NodeCpus};
 use numaio_machine::devices::DeviceCounters;
 use numaio_machine::discover::discover_quick;
+use numaio_machine::guests;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext, RULE_DENIED};
 use numaio_machine::process::{self, Pages, Process, Thread};
@@ -263,6 +264,7 @@ impl Sampler {
         let inspection = ProgramInspection {
             why: (is_denied || memory.is_none()).then(|| "permission denied".to_owned()),
             memory,
+            guest: guests::configuration_of(&self.machine, pid).map(|found| found.guest_name(pid)),
             devices: status.devices,
             nearness: status.nearness,
         };
