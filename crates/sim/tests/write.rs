@@ -51,16 +51,20 @@ fn by_kernel(root: &Path, path: &str) -> FileStat {
     };
     [
         place.canonicalize().map(|place| vec![below(place)]).map_err(|error| why(&error)),
-        std::fs::read_to_string(&place).map(|text| vec![text]).map_err(|error| why(&error)),
+        std::fs::read(&place).map(shown).map_err(|error| why(&error)),
         std::fs::read_dir(&place).map(names).map_err(|error| why(&error)),
     ]
 }
 
+/// Shows the bytes of a file, which need not be text: configuration space is not.
+fn shown(content: Vec<u8>) -> Vec<String> {
+    vec![content.escape_ascii().to_string()]
+}
+
 fn by_tree(tree: &Tree, path: &str) -> FileStat {
-    let text = |content: Vec<u8>| vec![String::from_utf8(content).expect("text")];
     [
         tree.resolve(path).map(|place| vec![place]).map_err(|error| error.why),
-        tree.read(path).map(text).map_err(|error| error.why),
+        tree.read(path).map(shown).map_err(|error| error.why),
         tree.list(path).map_err(|error| error.why),
     ]
 }
