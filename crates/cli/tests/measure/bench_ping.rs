@@ -49,7 +49,7 @@ fn wrong_input_is_rejected() {
     };
     failed(&["--ping", "--streams", "2"], &["cannot be used with"]);
     failed(&["--ping", "--engine", "iperf3"], &["cannot be used with"]);
-    failed(&["--rail", "127.0.0.1=127.0.0.1"], &["--ping"]);
+    failed(&["--rail", "127.0.0.1=127.0.0.1"], &["expected 2 to 8 --rail, got 1"]);
     failed(&["--ping", "--rail", "eth0"], &["expected ADDRESS=PEER"]);
     failed(&["--ping", "--rail", "127.0.0.1=127.0.0.1"], &["expected 2 to 8 --rail, got 1"]);
     let foreign = "192.0.2.1=192.0.2.2";
