@@ -8,6 +8,7 @@ use crate::io::{self, checked_pairs, local_nodes, IoOptions, IoSelection, MixPar
 use crate::options::CampaignError;
 use crate::setting::{Event, Setting};
 use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{AggregateRecord, IoDevice, IoRecord, AGGREGATE_SCHEMA};
@@ -25,6 +26,14 @@ pub struct AggregateOptions {
     pub streams: Vec<u32>,
     /// Other options; `what` is replaced.
     pub io: IoOptions,
+}
+
+impl AggregateOptions {
+    /// Creates options, with the devices' own nodes unless `places` names nodes.
+    pub fn new(places: Placements, directions: Vec<Direction>, streams: Vec<u32>, io: IoOptions) -> Self {
+        let own_nodes = places == Placements::Local(NodeSet::new());
+        Self { places, own_nodes, directions, streams, io }
+    }
 }
 
 /// Measures every placement: each device alone, and all at the same time. Cells that cannot be

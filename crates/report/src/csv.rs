@@ -8,8 +8,8 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::workload::StreamGroup;
 use numaio_machine::workload::{Direction, Flow};
 use numaio_schema::{
-    AggregateRecord, Class, FleetSummary, IoCell, IoRecord, LatencyRecord, MmioCell, MmioRecord, Model,
-    PingCell, PingRecord, Provenance, Quantity, Reading, StreamRecord, Summary, SweepRecord, View,
+    AggregateRecord, Class, FleetSummary, IoCell, IoMethod, IoRecord, LatencyRecord, MmioCell, MmioRecord,
+    Model, PingCell, PingRecord, Provenance, Quantity, Reading, StreamRecord, Summary, SweepRecord, View,
 };
 
 /// The column names; cells that do not apply are empty.
@@ -366,63 +366,47 @@ fn latency_rows(record: &LatencyRecord, first: &CsvRow) -> Vec<CsvRow> {
 /// Returns the rows of measured I/O. A mix has no single CPU or memory node; its `series` lists
 /// them.
 fn io_rows(record: &IoRecord, first: &CsvRow) -> Vec<CsvRow> {
-    let device = &record.device;
-    let line = |cell: &IoCell| {
-        let place = io_text::node_pair(cell);
-        let operation = cell.operation.iter().map(|operation| format!("{operation}, "));
-        let series = format!(
-            "{} with {}, {}blocks of {} bytes, {}",
-            io_text::device_name(device),
-            record.method.engine.name(),
-            operation.collect::<String>(),
-            cell.block_bytes,
-            io_text::cell_name(cell)
-        );
-        let cpus = cell.groups.iter().fold(CpuSet::new(), |all, group| all.union(&group.cpus));
-        let line = CsvRow {
-            measured_at: Some(record.provenance.measured_at),
-            what: "io",
-            series: SafeText::new(&series),
-            target: device.node.map(|node| node.0),
-            cpu_node: place.map(|(cpu, _)| cpu.0),
-            cpus: cpus.to_string(),
-            memory_node: place.map(|(_, memory)| memory.0),
-            unit: SafeText::new("bytes_per_s"),
-            ..first.clone()
-        };
-        line.reading(&cell.bytes_per_s)
-    };
+    let measured_at = Some(record.provenance.measured_at);
+    let target = record.device.node.map(|node| node.0);
+    let first = CsvRow { measured_at, what: "io", target, ..first.clone() };
+    let device = io_text::device_name(&record.device);
+    let line = |cell: &IoCell| io_row(cell, &device, &record.method, &first);
     record.cells.iter().map(line).collect()
 }
 
 /// Returns the rows of I/O of several devices; `series` has the devices and the placement of each.
 fn aggregate_rows(record: &AggregateRecord, first: &CsvRow) -> Vec<CsvRow> {
+    let measured_at = Some(record.provenance.measured_at);
+    let first = CsvRow { measured_at, what: "io-aggregate", ..first.clone() };
+    let of = |group: &StreamGroup| record.devices.get(group.device).map_or("", |device| device.name.as_str());
     let line = |cell: &IoCell| {
-        let of =
-            |group: &StreamGroup| record.devices.get(group.device).map_or("", |device| device.name.as_str());
         let devices: Vec<&str> = cell.groups.iter().map(of).collect();
-        let series = format!(
-            "{} with {}, blocks of {} bytes, {}",
-            devices.join(" and "),
-            record.method.engine.name(),
-            cell.block_bytes,
-            io_text::cell_name(cell)
-        );
-        let place = io_text::node_pair(cell);
-        let cpus = cell.groups.iter().fold(CpuSet::new(), |all, group| all.union(&group.cpus));
-        let line = CsvRow {
-            measured_at: Some(record.provenance.measured_at),
-            what: "io-aggregate",
-            series: SafeText::new(&series),
-            cpu_node: place.map(|(cpu, _)| cpu.0),
-            cpus: cpus.to_string(),
-            memory_node: place.map(|(_, memory)| memory.0),
-            unit: SafeText::new("bytes_per_s"),
-            ..first.clone()
-        };
-        line.reading(&cell.bytes_per_s)
+        io_row(cell, &devices.join(" and "), &record.method, &first)
     };
     record.cells.iter().map(line).collect()
+}
+
+/// Returns the row of a cell; `first` has what the rows of its record share.
+fn io_row(cell: &IoCell, devices: &str, method: &IoMethod, first: &CsvRow) -> CsvRow {
+    let place = io_text::node_pair(cell);
+    let operation = cell.operation.iter().map(|operation| format!("{operation}, "));
+    let series = format!(
+        "{devices} with {}, {}blocks of {} bytes, {}",
+        method.engine.name(),
+        operation.collect::<String>(),
+        cell.block_bytes,
+        io_text::cell_name(cell)
+    );
+    let cpus = cell.groups.iter().fold(CpuSet::new(), |all, group| all.union(&group.cpus));
+    let row = CsvRow {
+        series: SafeText::new(&series),
+        cpu_node: place.map(|(cpu, _)| cpu.0),
+        cpus: cpus.to_string(),
+        memory_node: place.map(|(_, memory)| memory.0),
+        unit: SafeText::new("bytes_per_s"),
+        ..first.clone()
+    };
+    row.reading(&cell.bytes_per_s)
 }
 
 /// Returns the rows of network latency; `series` has the device, engine, size, remote node and

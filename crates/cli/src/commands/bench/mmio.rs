@@ -1,19 +1,19 @@
 //! `numaio bench mmio`: measures reads of a device's register from every node.
 
+use super::shared::{measure_one, rule, KeptRecord};
 use super::short;
 use crate::commands::measuring::{self, MeasuredMachine};
 use crate::failure::{self, Failure};
 use crate::load_args::LoadArgs;
 use crate::machine::Machine;
 use crate::options::{integer, node, percent, seconds, seed, Common};
-use crate::output::{self, json};
 use crate::store::Kind;
 use clap::Args;
 use numaio_machine::devices::{self, MmioRegister, PciAddress, RegisterError, RegisterRequest};
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::{resolve, Handle, ResolveContext};
-use numaio_measure::{io, MmioOptions, Rule};
+use numaio_measure::{io, MmioOptions};
 use numaio_report::mmio_text;
 use numaio_schema::{IoDevice, MmioRecord};
 use std::path::PathBuf;
@@ -81,31 +81,14 @@ pub fn run(common: &Common, machine: &Machine, args: &MmioArgs) -> Result<MmioRe
         register,
         cpu_nodes: args.cpu_nodes.iter().copied().collect(),
         reads: bounds.reads,
-        rule: Rule {
-            precision: bounds.precision,
-            time_limit_s: bounds.seconds,
-            seed: bounds.seed.unwrap_or_else(|| machine.time()),
-            ..Rule::default()
-        },
+        rule: rule(bounds.precision, bounds.seconds, bounds.seed.unwrap_or_else(|| machine.time())),
     };
-    let fingerprint = &topology.identity.fingerprint;
-    let is_saved = measuring::should_save(machine, bounds.no_save, Kind::Mmio, fingerprint)?;
-    if let Some(path) = &bounds.output {
-        output::check(path)?;
-    }
-    let load = bounds.load.at_once()?;
-    let setting = MeasuredMachine::under(machine, &topology, &load);
-    let record = measuring::measure_mmio(common, setting, machine.time(), device, &options)?;
-    let saved = is_saved.then(|| measuring::save(common, Kind::Mmio, &record.provenance, &record, &topology));
-    if let Some(path) = &bounds.output {
-        output::write(path, &json(&record)?)?;
-    }
-    output::print(&match bounds.json {
-        true => json(&record)?,
-        false => mmio_text(&record, &output::style(common)),
-    })?;
-    saved.transpose()?;
-    Ok(record)
+    let MmioBoundsArgs { no_save, output, json, load, .. } = bounds;
+    let keep = KeptRecord { no_save: *no_save, output: output.as_deref(), json: *json, load };
+    let measure =
+        |setting: MeasuredMachine| measuring::measure_mmio(common, setting, machine.time(), device, &options);
+    let of = (machine, &topology, Kind::Mmio);
+    measure_one(common, of, keep, measure, |record| &record.provenance, mmio_text)
 }
 
 /// Resolves a handle to one PCI function. A PCI address may be that of a function that moves no

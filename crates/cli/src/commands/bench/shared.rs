@@ -96,12 +96,12 @@ pub struct BoundsArgs {
 impl PlacementArgs {
     /// Returns the nodes of CPUs and buffers.
     pub fn placements(&self) -> Placements {
-        let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
-        let (cpu_nodes, memory_nodes) = (set(&self.cpu_nodes), set(&self.memory_nodes));
-        match self.matrix.is_none() && memory_nodes.is_empty() {
-            true => Placements::Local(cpu_nodes),
-            false => Placements::Pairs { cpu_nodes, memory_nodes },
-        }
+        placements(&self.cpu_nodes, &self.memory_nodes, self.matrix.is_some())
+    }
+
+    /// Returns the placements of the streams of several devices.
+    pub fn of_several(&self, io: IoOptions) -> AggregateOptions {
+        AggregateOptions::new(self.placements(), self.direction.list(), self.streams.clone(), io)
     }
 
     /// Returns the placements of streams for a device.
@@ -137,29 +137,16 @@ impl PlacementArgs {
     }
 }
 
-impl PlacementArgs {
-    /// Returns the placements of the streams of several devices.
-    pub fn of_several(&self, io: IoOptions) -> AggregateOptions {
-        let places = self.placements();
-        AggregateOptions {
-            own_nodes: places == Placements::Local(NodeSet::new()),
-            places,
-            directions: self.direction.list(),
-            streams: self.streams.clone(),
-            io,
-        }
-    }
-}
-
 impl BoundsArgs {
+    /// Returns what happens with a single record.
+    pub fn keep(&self) -> KeptRecord<'_> {
+        let Self { no_save, output, json, load, .. } = self;
+        KeptRecord { no_save: *no_save, output: output.as_deref(), json: *json, load }
+    }
+
     /// Returns the stopping rule of a campaign within these limits.
     pub fn rule(&self, now: u64) -> Rule {
-        Rule {
-            precision: self.precision,
-            time_limit_s: self.seconds,
-            seed: self.seed.unwrap_or(now),
-            ..Rule::default()
-        }
+        rule(self.precision, self.seconds, self.seed.unwrap_or(now))
     }
 
     /// Returns the options of a campaign within these limits.
@@ -195,29 +182,65 @@ pub fn bench(
     bench_by(common, machine, topology, bounds, engines, &measure, text)
 }
 
+/// Returns the placements of requested nodes; buffers are local unless nodes or all pairs are
+/// requested.
+pub fn placements(cpu_nodes: &[NodeId], memory_nodes: &[NodeId], all_pairs: bool) -> Placements {
+    let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
+    let (cpu_nodes, memory_nodes) = (set(cpu_nodes), set(memory_nodes));
+    match !all_pairs && memory_nodes.is_empty() {
+        true => Placements::Local(cpu_nodes),
+        false => Placements::Pairs { cpu_nodes, memory_nodes },
+    }
+}
+
+/// Returns a stopping rule; `precision` in percent.
+pub fn rule(precision: f64, seconds: f64, seed: u64) -> Rule {
+    Rule { precision, time_limit_s: seconds, seed, ..Rule::default() }
+}
+
+/// What happens with a single record, and the load beside its measurement.
+#[derive(Clone, Copy)]
+pub struct KeptRecord<'a> {
+    /// Do not save it.
+    pub no_save: bool,
+    /// File to which it is written, too.
+    pub output: Option<&'a Path>,
+    /// Print it as JSON.
+    pub json: bool,
+    /// The load.
+    pub load: &'a LoadArgs,
+}
+
+impl KeptRecord<'_> {
+    /// Writes a record to the requested file, and prints it.
+    fn show<T: Serialize>(self, record: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if let Some(path) = self.output {
+            output::write(path, &json(record)?)?;
+        }
+        output::print(&match self.json {
+            true => json(record)?,
+            false => text(),
+        })
+    }
+}
+
 /// Measures one document beside the requested load, and shows, writes and saves it.
 pub fn measure_one<T: Serialize>(
     common: &Common,
     (machine, topology, kind): (&Machine, &Topology, Kind),
-    bounds: &BoundsArgs,
+    keep: KeptRecord,
     measure: impl FnOnce(MeasuredMachine) -> Result<T, Failure>,
     provenance: impl Fn(&T) -> &Provenance,
     text: impl Fn(&T, &TextStyle) -> String,
 ) -> Result<T, Failure> {
-    let is_saved = measuring::should_save(machine, bounds.no_save, kind, &topology.identity.fingerprint)?;
-    if let Some(path) = &bounds.output {
+    let is_saved = measuring::should_save(machine, keep.no_save, kind, &topology.identity.fingerprint)?;
+    if let Some(path) = keep.output {
         output::check(path)?;
     }
-    let load = bounds.load.at_once()?;
+    let load = keep.load.at_once()?;
     let record = measure(MeasuredMachine::under(machine, topology, &load))?;
     let saved = is_saved.then(|| measuring::save(common, kind, provenance(&record), &record, topology));
-    if let Some(path) = &bounds.output {
-        output::write(path, &json(&record)?)?;
-    }
-    output::print(&match bounds.json {
-        true => json(&record)?,
-        false => text(&record, &output::style(common)),
-    })?;
+    keep.show(&record, || text(&record, &output::style(common)))?;
     saved.transpose()?;
     Ok(record)
 }
@@ -238,7 +261,8 @@ pub fn bench_several(
         Ok(record)
     };
     let of = (machine, topology, Kind::Aggregate);
-    let record = measure_one(common, of, bounds, measure, |record| &record.provenance, aggregate_text)?;
+    let record =
+        measure_one(common, of, bounds.keep(), measure, |record| &record.provenance, aggregate_text)?;
     Ok(BenchRecords::Aggregate(Box::new(record)))
 }
 
@@ -264,13 +288,7 @@ pub fn show_aggregate_on_tape(
         Failure::new(format!("not on the tape: I/O of {} at the same time", names.join(" and ")))
             .hint("numaio record --bench \"disk --file A --file B\" records it")
     })?;
-    if let Some(path) = &bounds.output {
-        output::write(path, &json(&record)?)?;
-    }
-    output::print(&match bounds.json {
-        true => json(&record)?,
-        false => aggregate_text(&record, &output::style(common)),
-    })?;
+    bounds.keep().show(&record, || aggregate_text(&record, &output::style(common)))?;
     Ok(BenchRecords::Aggregate(record))
 }
 

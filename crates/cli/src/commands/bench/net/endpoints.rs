@@ -1,6 +1,7 @@
 //! Both ends of a network path: their devices, placements, and which is varied.
 
 use super::remote;
+use crate::commands::bench::shared::placements;
 use crate::commands::model::node_of_device;
 use crate::failure::Failure;
 use crate::options::{integer, node};
@@ -9,7 +10,6 @@ use numaio_linux::io::tcp::{locate_interface, HostInfo, InterfaceLocation};
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::network;
-use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_measure::engine::{RemoteEnd, RemotePlacement};
 use numaio_measure::io::{self, Placements};
@@ -158,12 +158,7 @@ impl Endpoints {
 
 /// Returns the placements of this machine's end.
 pub fn local_placements(args: &EndpointArgs) -> Placements {
-    let set = |nodes: &[NodeId]| nodes.iter().copied().collect::<NodeSet>();
-    let (cpu_nodes, memory_nodes) = (set(&args.cpu_nodes), set(&args.memory_nodes));
-    match args.matrix.is_none() && memory_nodes.is_empty() {
-        true => Placements::Local(cpu_nodes),
-        false => Placements::Pairs { cpu_nodes, memory_nodes },
-    }
+    placements(&args.cpu_nodes, &args.memory_nodes, args.matrix.is_some())
 }
 
 fn remote_placements(host: &HostInfo, all_pairs: bool) -> Vec<RemotePlacement> {

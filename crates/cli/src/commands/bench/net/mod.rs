@@ -19,12 +19,10 @@ use numaio_linux::Kernel;
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::ResolveContext;
-use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::parse_size;
 use numaio_machine::workload::{IoPath, Rail, TcpPath};
 use numaio_measure::engine::{Engine, Iperf3, Several, Tcp};
-use numaio_measure::io::Placements;
 use numaio_measure::{AggregateOptions, IoOptions, NetOptions, PingEngine};
 use numaio_report::{irq_nodes_text, net_text};
 use numaio_schema::{AggregateRecord, IoEngine, IoRecord, Load, PingRail};
@@ -216,13 +214,7 @@ fn check_rails(args: &NetArgs) -> Result<(), Failure> {
 /// Returns the options of a campaign over rails, whose far end is not varied.
 fn rails_options(args: &NetArgs, io: IoOptions) -> AggregateOptions {
     let places = local_placements(&args.endpoints);
-    AggregateOptions {
-        own_nodes: places == Placements::Local(NodeSet::new()),
-        places,
-        directions: args.direction.list(),
-        streams: args.endpoints.streams.clone(),
-        io,
-    }
+    AggregateOptions::new(places, args.direction.list(), args.endpoints.streams.clone(), io)
 }
 
 /// Measures several interfaces, each alone and all at the same time.

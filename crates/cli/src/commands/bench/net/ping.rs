@@ -61,7 +61,7 @@ pub fn measure(
         measuring::measure_ping(common, setting, machine.time(), engine, devices, options)
     };
     let of = (machine, topology, Kind::Ping);
-    measure_one(common, of, bounds, measure, |record| &record.provenance, ping_text)
+    measure_one(common, of, bounds.keep(), measure, |record| &record.provenance, ping_text)
 }
 
 #[cfg(test)]
