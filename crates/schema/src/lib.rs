@@ -12,6 +12,7 @@ mod counters;
 mod devices;
 mod diagnosis;
 mod document;
+mod field_path;
 mod fleet;
 mod fleet_check;
 mod fleet_report;

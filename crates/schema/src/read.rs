@@ -1,5 +1,6 @@
 //! Reading a document of a known schema, and the errors of reading.
 
+use crate::field_path::field_path;
 use crate::schemas::SCHEMAS;
 use serde::de::DeserializeOwned;
 
@@ -74,10 +75,9 @@ fn explain_syntax(error: &serde_json::Error) -> String {
 
 /// Parses a document whose schema is known.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, DocumentError> {
-    let mut json = serde_json::Deserializer::from_str(text);
-    serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let field = error.path().to_string();
-        DocumentError::Malformed { field, why: error.into_inner().to_string() }
+    serde_json::from_str(text).map_err(|error| {
+        let field = field_path(text, error.line(), error.column());
+        DocumentError::Malformed { field, why: error.to_string() }
     })
 }
 
