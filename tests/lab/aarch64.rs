@@ -3,7 +3,7 @@
 //! The test needs a binary for that processor, which `tools/static aarch64` builds. Its path is in
 //! `NUMAIO_STATIC_AARCH64`.
 
-use crate::support::{lock, skip};
+use crate::support::{skip, Turn};
 use std::path::Path;
 use std::process::Command;
 
@@ -19,7 +19,7 @@ numaio copy --quiet -a /tmp/a/ /tmp/c && cmp /tmp/a/b/f /tmp/c/b/f && echo copie
 
 #[test]
 fn an_aarch64_machine_is_measured_and_copies_files() {
-    let _lock = lock();
+    let _turn = Turn::shared();
     let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/aarch64");
     let Ok(binary) = std::env::var("NUMAIO_STATIC_AARCH64") else {
         return skip(TEST, "NUMAIO_STATIC_AARCH64 names no static binary for aarch64 (tools/static aarch64)");

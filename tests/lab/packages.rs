@@ -1,14 +1,14 @@
 //! Packages and recipes: installed, run and removed by `tools/test-packages`, checked by
 //! `tools/test-recipes`, and started by a real systemd (`lab/systemd`).
 
-use crate::support::{lock, skip, Folder};
+use crate::support::{skip, Folder, Turn};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs a tool that prints a line for each check, and reports its skipped checks.
 fn run_checks(test: &str, tool: &str) {
-    let _lock = lock();
+    let _turn = Turn::shared();
     let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
         return skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
     };
@@ -40,7 +40,7 @@ fn recipes_are_accepted_by_the_programs_that_read_them() {
 #[test]
 fn units_of_the_package_serve_and_survive_restart_and_upgrade() {
     let test = "units_of_the_package_serve_and_survive_restart_and_upgrade";
-    let _lock = lock();
+    let _turn = Turn::shared();
     let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
         return skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
     };

@@ -3,7 +3,7 @@
 //! The test checks function, not speed. It needs QEMU, perftest and the static binary, whose path
 //! `tools/test` sets in `NUMAIO_STATIC`.
 
-use crate::support::{lock, skip};
+use crate::support::{skip, Turn};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoEngine, IoRecord, PingRecord};
 use std::path::Path;
@@ -16,7 +16,7 @@ const COMMON: &str = "--streams 1 --precision 90 --seconds 5 --no-save --quiet -
 
 #[test]
 fn bench_measures_every_operation_between_two_hosts_with_soft_roce() {
-    let _lock = lock();
+    let _turn = Turn::shared();
     let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/rdma");
     let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
         return skip(TEST, "NUMAIO_STATIC names no static binary; make test sets it");

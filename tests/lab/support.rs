@@ -1,35 +1,55 @@
-//! Runs commands on emulated machines, one machine at a time.
+//! Runs commands on emulated machines: measurements one at a time, other tests beside each other.
 
 use std::fs;
 use std::io::Write;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Serializes the tests, because two machines would compete for this one's processors.
-static TURN: Mutex<()> = Mutex::new(());
+/// Written by a test that measures rates, because a second machine would compete for this one's
+/// processors; read by the tests of what is placed, moved and copied, which run beside each other.
+static TURN: RwLock<()> = RwLock::new(());
 
 /// Exit status of lab/run if the emulated machine failed, independent of the command.
 const LAB_FAILED: i32 = 125;
 
-/// The lab, locked for one test.
+/// A test's turn in the lab.
+pub enum Turn {
+    /// No other test runs.
+    Alone(#[expect(dead_code, reason = "held until it is dropped")] RwLockWriteGuard<'static, ()>),
+    /// Other tests that measure no rates may run too.
+    Shared(#[expect(dead_code, reason = "held until it is dropped")] RwLockReadGuard<'static, ()>),
+}
+
+impl Turn {
+    /// Waits until no other test uses the lab.
+    pub fn alone() -> Self {
+        Self::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until no other test measures rates.
+    pub fn shared() -> Self {
+        Self::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The lab in a test's turn.
 pub struct Lab {
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
     /// Root of the repository.
     pub root: PathBuf,
     binary: String,
 }
 
-/// Waits until no other test uses the lab, and locks it.
-pub fn lock() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Lab {
-    /// Returns the lab; reports the test as skipped if the lab cannot run.
+    /// Returns the lab for a test that measures no rates; reports the test as skipped if the lab
+    /// cannot run.
     pub fn open(test: &str) -> Option<Self> {
-        let turn = lock();
+        Self::open_in(Turn::shared(), test)
+    }
+
+    fn open_in(turn: Turn, test: &str) -> Option<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
             skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
@@ -110,7 +130,7 @@ const TRIES: u32 = 3;
 ///
 /// A busy host disturbs single measurements; an error of numaio fails every attempt.
 pub fn with_retries(test: &str, check: impl Fn(&Lab)) {
-    let Some(lab) = Lab::open(test) else { return };
+    let Some(lab) = Lab::open_in(Turn::alone(), test) else { return };
     for _ in 1..TRIES {
         if catch_unwind(AssertUnwindSafe(|| check(&lab))).is_ok() {
             return;
