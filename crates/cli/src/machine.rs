@@ -4,6 +4,7 @@ use crate::failure::{self, Failure};
 use crate::input;
 use crate::options::Common;
 use crate::output;
+use flate2::bufread::GzDecoder;
 use numaio_linux::{Kernel, Root};
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
@@ -11,15 +12,19 @@ use numaio_machine::sysfs::{ReadError, Sysfs};
 use numaio_machine::tape::{Recording, Replay, Tape};
 use numaio_machine::workload::Workload;
 use numaio_schema::MachineSource;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Recorded machines included in the program, by name; all were recorded in emulation (`lab/`).
-const SHIPPED: [(&str, &str); 3] = [
-    ("amd-dl585-g7", include_str!("../../../machines/amd-dl585-g7.tape")),
-    ("intel-r820", include_str!("../../../machines/intel-r820.tape")),
-    ("amd-2p", include_str!("../../../machines/amd-2p.tape")),
-];
+macro_rules! shipped {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".tape.gz")))
+    };
+}
+
+/// Recorded machines included in the program, by name, compressed by `build.rs`; all were recorded
+/// in emulation (`lab/`).
+const SHIPPED: [(&str, &[u8]); 3] = [shipped!("amd-dl585-g7"), shipped!("intel-r820"), shipped!("amd-2p")];
 
 /// The machine that a command works on.
 pub enum Machine {
@@ -119,7 +124,12 @@ fn recorded(name: &str) -> Result<Machine, Failure> {
                 .hint(format!("specify a tape file, or one of {names}"))
         })
     };
-    let content = shipped.map_or_else(read, |(_, text)| Ok(text.as_bytes().to_owned()))?;
+    let content = match shipped {
+        Some((_, compressed)) => {
+            unpacked(compressed).map_err(|error| Failure::file(Path::new(name), error))?
+        }
+        None => read()?,
+    };
     let tape = Tape::parse_bytes(&content).map_err(|error| failure::not_a_tape(name, &content, &error))?;
     let replay = Replay::new(tape);
     if !numaio_machine::discover::is_machine(&replay) {
@@ -127,6 +137,12 @@ fn recorded(name: &str) -> Result<Machine, Failure> {
             .hint("copy the tape again, or record it again"));
     }
     Ok(Machine::Recorded(Box::new(replay)))
+}
+
+fn unpacked(compressed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    GzDecoder::new(compressed).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 impl Sysfs for Machine {

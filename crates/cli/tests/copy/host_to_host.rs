@@ -336,6 +336,36 @@ fn bootstrap_installs_numaio_on_a_host() {
 }
 
 #[test]
+fn bootstrap_is_compressed_where_gzip_is_installed() {
+    let hosts = Hosts::new();
+    hosts.home.file("f", "content");
+    let bin = hosts.home.0.join("bin");
+    fs::create_dir_all(&bin).expect("a folder");
+    let copy = |path: &str, to: &str| {
+        let mut command = hosts.command(&["copy", "--bootstrap", "f", to]);
+        CommandOutput::of(command.env("PATH", path).limited_output().expect("numaio")).ok();
+    };
+    let everywhere = std::env::var("PATH").unwrap_or_default();
+    let real = |name: &str| {
+        std::env::split_paths(&everywhere).map(|folder| folder.join(name)).find(|file| file.exists())
+    };
+    let gzip = real("gzip").expect("gzip");
+    hosts.home.script(
+        "bin/gzip",
+        &format!("#!/bin/sh\ntouch \"$HOME/unpacked\"\nexec {} \"$@\"\n", gzip.display()),
+    );
+    copy(&format!("{}:{everywhere}", bin.display()), "one:g");
+    assert!(hosts.path("one/unpacked").exists());
+    // Only the programs that the scripts need.
+    fs::remove_file(bin.join("gzip")).expect("removed");
+    for name in ["sh", "uname", "sha256sum", "mkdir", "chmod", "cat", "mv", "rm", "env"] {
+        std::os::unix::fs::symlink(real(name).expect(name), bin.join(name)).expect("a link");
+    }
+    copy(&bin.display().to_string(), "two:g");
+    assert!(hosts.path("two/g").exists() && hosts.path("two/.cache/numaio").exists());
+}
+
+#[test]
 fn reports_why_a_bootstrap_failed() {
     let hosts = Hosts::new();
     hosts.home.file("f", "content");

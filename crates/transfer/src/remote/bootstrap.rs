@@ -6,9 +6,12 @@ use crate::ssh::stderr_relay::LineSink;
 use crate::ssh::{self, ManagedProcess};
 use crate::transfer::RemoteOptions;
 use crate::TransferError;
+use flate2::write::GzEncoder;
+use flate2::Compression;
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 /// How long the remote process may take to exit.
@@ -23,16 +26,17 @@ const OUTPUT_MARK: &str = "@numaio ";
 /// The scripts contain no single quotes, so that any login shell passes them to sh.
 const PROBE_SCRIPT: &str = "f=$HOME/.cache/numaio/$2; echo \"@numaio system $(uname -s) $(uname -m)\"; \
     command -v \"$1\" >/dev/null 2>&1 && echo \"@numaio there\"; \
+    command -v gzip >/dev/null 2>&1 && echo \"@numaio gzip\"; \
     sum() { sha256sum 2>/dev/null || shasum -a 256 2>/dev/null || openssl dgst -sha256 -r; }; \
     [ -x \"$f\" ] && s=$(sum <\"$f\") && echo \"@numaio sum ${s%% *}\"; echo \"@numaio file $f\"";
 
-/// Installs the program from stdin: $1 is the name of the copy, $2 its hash. The copy gets its name
-/// once it has run.
+/// Installs the program from stdin: $1 is the name of the copy, $2 its hash, $3 the command that
+/// unpacks it. The copy gets its name once it has run.
 const INSTALL_SCRIPT: &str = "umask 077; d=$HOME/.cache/numaio; f=$d/$1; t=$d/.$1.$$; \
     fail() { echo \"@numaio failed $1\"; rm -f \"$t\"; exit 1; }; \
     sum() { sha256sum 2>/dev/null || shasum -a 256 2>/dev/null || openssl dgst -sha256 -r; }; \
     mkdir -p \"$d\" && chmod 700 \"$d\" || fail \"make the folder $d\"; \
-    cat >\"$t\" || fail \"write $t\"; \
+    $3 >\"$t\" || fail \"write $t\"; \
     s=$(sum <\"$t\"); [ \"${s%% *}\" = \"$2\" ] || fail \"hash it: it differs, or there is no sha256sum\"; \
     chmod 700 \"$t\" && \"$t\" --version >/dev/null || fail \"run it: $t\"; \
     mv -f \"$t\" \"$f\" || fail \"name it $f\"; echo \"@numaio ready\"";
@@ -60,7 +64,7 @@ pub fn ensure_numaio(
         return Err(TransferError::OtherSystem { host: host.to_owned(), theirs: remote.system, ours });
     }
     if remote.sum.as_deref() != Some(&local.sum) {
-        shell.install(&local)?;
+        shell.install(&local, remote.has_gzip)?;
     }
     Ok(remote.file)
 }
@@ -88,6 +92,20 @@ impl LocalProgram {
         let name = format!("numaio-{}-{}", env!("CARGO_PKG_VERSION"), &sum[..16]);
         Ok(Self { content, sum, name })
     }
+
+    /// Returns what is sent, and the command that unpacks it.
+    ///
+    /// ssh itself would not compress it on a shared connection that is not compressed.
+    fn packed(&self, has_gzip: bool) -> (Cow<'_, [u8]>, &'static str) {
+        let gzip = || {
+            let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+            gzip.write_all(&self.content).and_then(|()| gzip.finish()).ok()
+        };
+        match has_gzip.then(gzip).flatten() {
+            Some(packed) => (packed.into(), "gzip -dc"),
+            None => (Cow::Borrowed(&self.content), "cat"),
+        }
+    }
 }
 
 /// Description of a remote host.
@@ -96,6 +114,7 @@ pub struct RemoteSystem {
     /// System and architecture as uname(1) reports them, for example `Linux x86_64`.
     pub system: String,
     has_numaio: bool,
+    has_gzip: bool,
     /// Hash of this program's copy, if it exists.
     sum: Option<String>,
     /// Path of this program's copy.
@@ -111,7 +130,10 @@ impl RemoteSystem {
                 Some(("system", system)) => remote.system = sanitize(system),
                 Some(("sum", sum)) => remote.sum = Some(sum.to_owned()),
                 Some(("file", file)) => remote.file = file.to_owned(),
-                _ => remote.has_numaio |= line == "there",
+                _ => {
+                    remote.has_numaio |= line == "there";
+                    remote.has_gzip |= line == "gzip";
+                }
             }
         }
         (!remote.system.is_empty() && remote.file.starts_with('/')).then_some(remote)
@@ -120,13 +142,14 @@ impl RemoteSystem {
 
 impl RemoteShell<'_, '_> {
     fn probe(&mut self, numaio: &str, local: &LocalProgram) -> Result<RemoteSystem, TransferError> {
-        let (text, status) = self.run_script(PROBE_SCRIPT, [numaio, &local.name], &[])?;
+        let (text, status) = self.run_script(PROBE_SCRIPT, &[numaio, &local.name], &[])?;
         let unidentified = || TransferError::UnidentifiedSystem { host: self.wait.host.to_owned(), status };
         RemoteSystem::parse(&text).ok_or_else(unidentified)
     }
 
-    fn install(&mut self, local: &LocalProgram) -> Result<(), TransferError> {
-        let (text, _) = self.run_script(INSTALL_SCRIPT, [&local.name, &local.sum], &local.content)?;
+    fn install(&mut self, local: &LocalProgram, has_gzip: bool) -> Result<(), TransferError> {
+        let (input, unpack) = local.packed(has_gzip);
+        let (text, _) = self.run_script(INSTALL_SCRIPT, &[&local.name, &local.sum, unpack], &input)?;
         let mut answers = text.lines().filter_map(|line| line.strip_prefix(OUTPUT_MARK));
         match answers.next() {
             Some("ready") => Ok(()),
@@ -142,12 +165,12 @@ impl RemoteShell<'_, '_> {
     fn run_script(
         &mut self,
         script: &str,
-        words: [&str; 2],
+        words: &[&str],
         input: &[u8],
     ) -> Result<(String, Option<i32>), TransferError> {
-        let words = ["sh", "-c", script, "sh", words[0], words[1]];
-        let command =
-            ssh::step_command(self.program, self.wait.host, &ssh::joined(words.map(OsString::from)));
+        let words = [&["sh", "-c", script, "sh"], words].concat();
+        let line = ssh::joined(words.into_iter().map(OsString::from));
+        let command = ssh::step_command(self.program, self.wait.host, &line);
         let mut process = ManagedProcess::start(command, EXIT_TIMEOUT, self.stderr.clone())?;
         let (to, from, input) = (process.stdin.take(), process.stdout.take(), input.to_vec());
         let answer = self.wait.run(move |progress| {
