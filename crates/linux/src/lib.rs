@@ -38,6 +38,7 @@ pub mod random;
 mod refusal;
 mod relocation;
 mod root;
+pub mod socket_diag;
 pub mod ssh_command;
 pub mod stream;
 pub mod supervisor;

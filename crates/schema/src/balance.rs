@@ -2,6 +2,7 @@
 
 use crate::read::{read, DocumentError};
 use crate::schemas::BALANCE_EVENT_SCHEMA;
+use crate::{DeviceTraffic, UnknownTraffic};
 use numaio_machine::control::PageRefusal;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::{NodeLoad, Pressure};
@@ -68,6 +69,9 @@ pub struct BalanceStart {
     pub daemons: Vec<String>,
     /// Nodes whose devices have a model or measured I/O.
     pub modeled_nodes: NodeSet,
+    /// Why the TCP traffic of programs is unknown; `None` if the kernel lists sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_sockets: Option<String>,
 }
 
 /// One round of observation.
@@ -98,6 +102,12 @@ pub struct BalanceDecision {
     pub pids: Vec<u32>,
     /// Devices that it uses.
     pub devices: Vec<String>,
+    /// Traffic with each of these devices, by name; empty in older documents.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub traffic: BTreeMap<String, DeviceTraffic>,
+    /// Why the traffic of its sockets is unknown, of one of its programs at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_traffic: Option<UnknownTraffic>,
     /// Bytes per second exchanged with devices.
     pub bytes_per_s: f64,
     /// CPUs in use on each node.

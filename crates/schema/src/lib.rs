@@ -48,6 +48,7 @@ mod summary;
 mod sweep;
 mod top;
 mod topology;
+mod traffic;
 mod transfer_record;
 mod validation;
 mod verification;
@@ -148,6 +149,7 @@ pub use top::{
     TopRecording, TopSnapshot, TopTransfer, TransferSource, UnknownValue,
 };
 pub use topology::TopologyDocument;
+pub use traffic::{DeviceTraffic, TrafficSource, UnknownTraffic};
 pub use transfer_record::{
     ActiveSessions, DaemonState, TransferCounts, TransferDirection, TransferRecord, TransferResult,
     TransferTotal, TransferTotals,

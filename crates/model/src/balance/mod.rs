@@ -11,6 +11,7 @@ mod inputs;
 #[cfg(test)]
 mod tests;
 mod throughput;
+mod traffic;
 
 pub use device_rates::{device_rates, DeviceRates};
 use history::{History, ObservedEffect, PastMove};
@@ -18,6 +19,7 @@ pub use inputs::{BalanceDevice, BalanceGroup, BalanceNode, BalanceOptions, Balan
 use numaio_machine::ids::NodeId;
 use numaio_schema::BalanceReason;
 use throughput::{at_node, device_busy, Position, RatePredictor, BUSY};
+pub use traffic::{device_traffic, TrafficInputs};
 
 /// Time of a move that does not depend on its size, in seconds.
 const FIXED_S: f64 = 0.02;

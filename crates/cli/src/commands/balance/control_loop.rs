@@ -5,8 +5,8 @@ use super::events::EventWriter;
 use super::selection::Selection;
 use crate::commands::placement;
 use crate::commands::program_moves::{
-    build_problem, group_programs, lock, members_of, original_affinities, remove_ended, BalanceConfig,
-    Knowledge, Observation, Observer, ProgramGroup, ProgramMover,
+    build_problem, group_programs, lock, members_of, missing_sockets, original_affinities, remove_ended,
+    BalanceConfig, Knowledge, Observation, Observer, ProgramGroup, ProgramMover, SeenProgram,
 };
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -18,10 +18,12 @@ use numaio_linux::{process, Kernel};
 use numaio_machine::conditions;
 use numaio_machine::discover::discover_quick;
 use numaio_machine::ids::NodeId;
-use numaio_machine::programs::{running_programs, ObservedProgram};
+use numaio_machine::programs::running_programs;
 use numaio_machine::topology::Topology;
 use numaio_model::{BalanceOptions, BalanceProblem, Balancer, GroupDecision};
-use numaio_schema::{BalanceDecision, BalanceEventKind, BalanceRound, BalanceStart, IoRecord, Model};
+use numaio_schema::{
+    BalanceDecision, BalanceEventKind, BalanceRound, BalanceStart, DeviceTraffic, IoRecord, Model,
+};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -146,6 +148,7 @@ impl BalancingLoop<'_> {
             numa_balancing: conditions::read(kernel).numa_balancing,
             daemons: running_programs(kernel, &DAEMONS),
             modeled_nodes: of_models.chain(of_records).collect(),
+            missing_sockets: missing_sockets(),
         }))
     }
 
@@ -165,8 +168,9 @@ impl BalancingLoop<'_> {
             nodes: observation.nodes.clone(),
             pressure: observation.pressure,
         }))?;
+        let topology = self.mover.knowledge.topology;
         for decision in &decisions {
-            self.events.write_decision(describe(&problem, &observation, &groups, decision))?;
+            self.events.write_decision(describe(topology, &problem, &observation, &groups, decision))?;
         }
         for decision in decisions.iter().filter(|decision| decision.to.is_some()) {
             self.perform(&problem, &observation, &groups, decision)?;
@@ -229,6 +233,7 @@ impl BalancingLoop<'_> {
 }
 
 fn describe(
+    topology: &Topology,
     problem: &BalanceProblem,
     observation: &Observation,
     groups: &[ProgramGroup],
@@ -236,24 +241,22 @@ fn describe(
 ) -> BalanceDecision {
     let group = &problem.groups[decision.group];
     let members = members_of(observation, &groups[decision.group]);
-    let members: Vec<&ObservedProgram> = members.into_iter().map(|seen| &seen.program).collect();
     let mut cpus_on: BTreeMap<NodeId, f64> = BTreeMap::new();
-    for (node, cpus) in
-        members.iter().filter_map(|program| program.rates.as_ref()).flat_map(|rates| &rates.cpus_on)
-    {
+    let rates = members.iter().filter_map(|seen| seen.program.rates.as_ref());
+    for (node, cpus) in rates.flat_map(|rates| &rates.cpus_on) {
         *cpus_on.entry(*node).or_default() += cpus;
     }
-    let rate = |program: &&&ObservedProgram| {
-        program.rates.as_ref().and_then(|rates| rates.io).map_or(0.0, |io| io.storage())
-    };
-    let busiest = members.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)));
+    let busiest =
+        members.iter().max_by(|one, other| one.device_bytes_per_s().total_cmp(&other.device_bytes_per_s()));
     let devices = group.devices.keys().filter_map(|index| problem.devices.get(*index));
-    let is_readable = members.iter().any(|program| program.sample.memory.is_some());
+    let is_readable = members.iter().any(|seen| seen.program.sample.memory.is_some());
     BalanceDecision {
         group: group.id.clone(),
-        name: busiest.map(|program| program.sample.name.clone()).unwrap_or_default(),
-        pids: members.iter().map(|program| program.sample.pid).collect(),
+        name: busiest.map(|seen| seen.program.sample.name.clone()).unwrap_or_default(),
+        pids: members.iter().map(|seen| seen.program.sample.pid).collect(),
         devices: devices.map(|device| device.name.clone()).collect(),
+        traffic: traffic_of(topology, &members),
+        unknown_traffic: members.iter().find_map(|seen| seen.unknown_traffic),
         bytes_per_s: group.bytes_per_s,
         cpus_on,
         bytes_on: is_readable.then(|| group.bytes_on.clone()),
@@ -261,4 +264,18 @@ fn describe(
         predicted_bytes_per_s: decision.predicted_bytes_per_s,
         reason: decision.reason.clone(),
     }
+}
+
+/// Returns the traffic of programs with each device, by its name.
+fn traffic_of(topology: &Topology, members: &[&SeenProgram]) -> BTreeMap<String, DeviceTraffic> {
+    let mut sums: BTreeMap<String, DeviceTraffic> = BTreeMap::new();
+    for (index, traffic) in members.iter().flat_map(|seen| &seen.traffic) {
+        let Some(device) = topology.devices.get(*index) else { continue };
+        let name = device.distinct_name(&topology.devices);
+        let none = DeviceTraffic { read_bytes_per_s: 0.0, write_bytes_per_s: 0.0, source: traffic.source };
+        let sum = sums.entry(name).or_insert(none);
+        sum.read_bytes_per_s += traffic.read_bytes_per_s;
+        sum.write_bytes_per_s += traffic.write_bytes_per_s;
+    }
+    sums
 }
