@@ -19,6 +19,7 @@ pub mod discover;
 mod finding;
 pub mod findings;
 pub mod guests;
+pub mod hot_pages;
 pub mod ids;
 pub mod interleave;
 pub mod inventory;

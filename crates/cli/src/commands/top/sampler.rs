@@ -202,7 +202,8 @@ impl Sampler {
         match network_rates(&self.network, program.pid, uses) {
             Ok(rates) => {
                 let devices = &self.topology.devices;
-                let named = |(index, rates)| Some((devices.get(index)?.distinct_name(devices), rates));
+                let named =
+                    |(index, rates): (usize, _)| Some((devices.get(index)?.distinct_name(devices), rates));
                 program.network = rates.into_iter().filter_map(named).collect();
             }
             // All programs of a sample lack these, which the snapshot states once.
