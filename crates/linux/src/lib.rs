@@ -22,6 +22,7 @@ mod ethtool;
 mod group_guard;
 mod guest_control;
 pub mod guest_monitor;
+mod hot_pages;
 pub mod interrupt;
 pub mod io;
 mod kernel;
@@ -49,6 +50,7 @@ mod tool;
 pub mod user_files;
 pub mod wait;
 
+pub use hot_pages::IdlePages;
 pub use kernel::Kernel;
 pub use locate::rtnetlink;
 pub use root::Root;

@@ -5,8 +5,8 @@ use crate::style::clean;
 use numaio_machine::set::format_nodes;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
-    BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceStart, TrafficSource,
-    UnknownTraffic,
+    BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceStart, HotMemory,
+    TrafficSource, UnknownTraffic,
 };
 
 /// Formats an event; `None` for events that only documents contain. `explain` adds decisions to
@@ -79,13 +79,26 @@ fn decided(decision: &BalanceDecision, unit: BandwidthUnit) -> String {
         None => String::new(),
     };
     format!(
-        "{} ({}): {target}: {}\n  {devices}, {}{predicted}; memory by node: {}{unknown}",
+        "{} ({}): {target}: {}\n  {devices}, {}{predicted}; memory by node: {}{}{unknown}",
         clean(&decision.name),
         clean(&decision.group),
         reason(&decision.reason, &rate),
         rate(decision.bytes_per_s),
-        on.join(", ")
+        on.join(", "),
+        monitored(decision.hot, decision.not_monitored.as_deref(), "; ")
     )
+}
+
+/// Formats what a monitor found, after a separator; empty if nothing was to be monitored.
+fn monitored(hot: Option<HotMemory>, why: Option<&str>, separator: &str) -> String {
+    match (hot, why) {
+        (Some(HotMemory { monitor, hot_bytes, monitored_bytes }), _) => {
+            let (hot, all) = (format_size(hot_bytes), format_size(monitored_bytes));
+            format!("{separator}in use by {monitor}: {hot} of {all}")
+        }
+        (None, Some(why)) => format!("{separator}all touched memory counts: {}", clean(why)),
+        (None, None) => String::new(),
+    }
 }
 
 /// Formats a device; with its traffic by direction if there are several, or if sockets were counted.
@@ -125,6 +138,7 @@ pub fn moved_text(moved: &BalanceMove) -> String {
         format_size(moved.wanted_bytes),
         moved.receipt
     );
+    text += &monitored(moved.hot, moved.not_monitored.as_deref(), "\n  ");
     for (why, bytes) in &moved.left_bytes {
         text += &format!("\n  {} stayed: {why}", format_size(*bytes));
     }
@@ -198,6 +212,9 @@ fn rule_text(reason: &BalanceReason) -> String {
         BalanceReason::Unconfirmed { rounds, needed } => {
             format!("the gain must persist: {rounds} of {needed} rounds")
         }
+        BalanceReason::Monitoring { move_bytes } => {
+            format!("{} to move: accesses are monitored first", format_size(*move_bytes))
+        }
         BalanceReason::CoolDown { left_s } => format!("moved recently: stays for {left_s:.0} s more"),
         BalanceReason::Settling => "rates settle after another move".to_owned(),
         BalanceReason::Ineffective { realized, left_s } => format!(
@@ -235,6 +252,7 @@ fn rule_text(reason: &BalanceReason) -> String {
 mod tests {
     use super::*;
     use numaio_machine::control::PageRefusal;
+    use numaio_machine::hot_pages::AccessMonitorKind;
     use numaio_machine::ids::NodeId;
     use numaio_schema::DeviceTraffic;
     use std::collections::BTreeMap;
@@ -255,6 +273,8 @@ mod tests {
             bytes_per_s: 18.5e6,
             cpus_on: BTreeMap::new(),
             bytes_on: Some(BTreeMap::from([(NodeId(4), 1 << 20)])),
+            hot: None,
+            not_monitored: None,
             to,
             predicted_bytes_per_s: Some(34.7e6),
             reason,
@@ -309,6 +329,12 @@ mod tests {
             threads: 1,
             threads_in_place: 1,
             wanted_bytes: 2 << 20,
+            hot: Some(HotMemory {
+                monitor: AccessMonitorKind::Damon,
+                hot_bytes: 2 << 20,
+                monitored_bytes: 300 << 20,
+            }),
+            not_monitored: None,
             moved_bytes: 1 << 20,
             left_bytes: BTreeMap::from([(PageRefusal::NoMemory, 1 << 20)]),
             kept_bytes: BTreeMap::from([("shared".to_owned(), 4096)]),
@@ -317,6 +343,7 @@ mod tests {
         };
         let shown = text(BalanceEventKind::Moved(moved), false).expect("shown");
         let expected = "pid:70:5: moved to node 7 in 0.25 s: 1 thread, 1 MiB of 2 MiB; receipt balance-3\n  \
+                        in use by DAMON: 2 MiB of 300 MiB\n  \
                         1 MiB stayed: no free memory on the target node\n  never moved: 4 KiB shared\n";
         assert_eq!(shown, expected);
     }

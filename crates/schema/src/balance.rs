@@ -4,6 +4,7 @@ use crate::read::{read, DocumentError};
 use crate::schemas::BALANCE_EVENT_SCHEMA;
 use crate::{DeviceTraffic, UnknownTraffic};
 use numaio_machine::control::PageRefusal;
+use numaio_machine::hot_pages::AccessMonitorKind;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::{NodeLoad, Pressure};
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -114,6 +115,12 @@ pub struct BalanceDecision {
     pub cpus_on: BTreeMap<NodeId, f64>,
     /// Private memory on each node; `None` if not permitted.
     pub bytes_on: Option<BTreeMap<NodeId, u64>>,
+    /// The part that is in use; `None` if all memory that was ever touched counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<HotMemory>,
+    /// Why accesses could not be monitored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_monitored: Option<String>,
     /// The node to move to; `None` to stay.
     pub to: Option<NodeId>,
     /// Predicted rate after a move, in bytes per second.
@@ -121,6 +128,18 @@ pub struct BalanceDecision {
     pub predicted_bytes_per_s: Option<f64>,
     /// Why.
     pub reason: BalanceReason,
+}
+
+/// Memory of a group that was in use while a monitor observed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct HotMemory {
+    /// The monitor.
+    pub monitor: AccessMonitorKind,
+    /// Addresses in use, in bytes.
+    pub hot_bytes: u64,
+    /// Monitored addresses in bytes.
+    pub monitored_bytes: u64,
 }
 
 /// The reason for a move, or for none.
@@ -183,6 +202,11 @@ pub enum BalanceReason {
         rounds: u32,
         /// Rounds needed.
         needed: u32,
+    },
+    /// Its accesses are monitored first, so that only memory in use is moved.
+    Monitoring {
+        /// Memory to move without a monitor.
+        move_bytes: u64,
     },
     /// It was moved a short time ago.
     CoolDown {
@@ -264,6 +288,12 @@ pub struct BalanceMove {
     pub threads_in_place: u32,
     /// Memory to move.
     pub wanted_bytes: u64,
+    /// The part that is in use; `None` if all memory that was ever touched counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<HotMemory>,
+    /// Why accesses could not be monitored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_monitored: Option<String>,
     /// Memory that was moved.
     pub moved_bytes: u64,
     /// Memory that stayed, by reason.
@@ -303,6 +333,7 @@ impl BalanceReason {
             Self::HighCost { .. } => "high-cost",
             Self::HarmsOther { .. } => "harms-other",
             Self::Unconfirmed { .. } => "unconfirmed",
+            Self::Monitoring { .. } => "monitoring",
             Self::CoolDown { .. } => "cool-down",
             Self::Settling => "settling",
             Self::Ineffective { .. } => "ineffective",

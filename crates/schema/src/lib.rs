@@ -57,6 +57,7 @@ mod view;
 pub use aggregate::AggregateRecord;
 pub use balance::{
     BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceRound, BalanceStart,
+    HotMemory,
 };
 pub use baseline::{BaselineComparison, ClassChange, ComparedDocuments, FigureChange};
 pub use capacity::{CapacityState, LentCapacity, QueuedTransfer};

@@ -25,7 +25,7 @@ pub fn frame_of(entry: u64) -> Option<u64> {
 pub fn frame_heads(pages: &[Option<(u64, u64)>]) -> Vec<Option<u64>> {
     // Frame of the last head, and the frame that would continue its huge page.
     let mut huge: Option<(u64, u64)> = None;
-    let head_of = |page: &Option<(u64, u64)>| {
+    let mut head_of = |page: &Option<(u64, u64)>| {
         let (frame, flags) = (*page)?;
         if flags & HEAD != 0 {
             huge = Some((frame, frame + 1));
@@ -39,7 +39,7 @@ pub fn frame_heads(pages: &[Option<(u64, u64)>]) -> Vec<Option<u64>> {
         huge = Some((head, next + 1));
         Some(head)
     };
-    pages.iter().map(head_of).collect()
+    pages.iter().map(&mut head_of).collect()
 }
 
 /// Words of the idle bitmap with the bits of some frames.

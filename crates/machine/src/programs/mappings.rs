@@ -125,6 +125,20 @@ pub fn locked_mappings(smaps: &str) -> BTreeSet<u64> {
     locked
 }
 
+/// Returns the mappings that have transparent huge pages: those with `AnonHugePages` in
+/// `/proc/PID/smaps`.
+pub fn huge_mappings(smaps: &str) -> Vec<Range<u64>> {
+    let (mut mapping, mut huge) = (None, Vec::new());
+    for line in smaps.lines() {
+        if let Some(size) = line.strip_prefix("AnonHugePages:") {
+            huge.extend(mapping.clone().filter(|_| super::kilobytes(size.trim()) > 0));
+        } else if let Some(range) = line.split_ascii_whitespace().next().and_then(address_range) {
+            mapping = Some(range);
+        }
+    }
+    huge
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +194,13 @@ mod tests {
         assert_eq!(starts(&BTreeSet::new(), true).len(), 5);
     }
 
+    #[test]
+    fn finds_mappings_with_huge_pages() {
+        let smaps = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0\nRss: 4 kB\nAnonHugePages:         0 kB\n\
+                     7f0000400000-7f0000800000 rw-p 00000000 00:00 0\nAnonHugePages:      2048 kB\nVmFlags: rd\n";
+        assert_eq!(huge_mappings(smaps), vec![0x7f00_0040_0000..0x7f00_0080_0000]);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -189,6 +210,7 @@ mod tests {
             let _ = parse_program_memory(&NUMA_MAPS[..cut]);
             let line = format!("7f default anon={number} N{number}={number} N0={number} kernelpagesize_kB={number}");
             let _ = parse_program_memory(&line);
+            let _ = huge_mappings(&text);
             let _ = movable_ranges(&text, &line, &locked_mappings(&text), false);
             let _ = movable_ranges(&format!("{number:x}-0 rw-p"), &line, &BTreeSet::new(), true);
         }

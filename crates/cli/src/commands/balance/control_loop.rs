@@ -6,7 +6,8 @@ use super::selection::Selection;
 use crate::commands::placement;
 use crate::commands::program_moves::{
     build_problem, group_programs, lock, members_of, missing_sockets, original_affinities, remove_ended,
-    BalanceConfig, Knowledge, Observation, Observer, ProgramGroup, ProgramMover, SeenProgram,
+    BalanceConfig, HotMemoryMonitor, Knowledge, MonitoredGroup, Observation, Observer, ProgramGroup,
+    ProgramMover, SeenProgram,
 };
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -22,7 +23,8 @@ use numaio_machine::programs::running_programs;
 use numaio_machine::topology::Topology;
 use numaio_model::{BalanceOptions, BalanceProblem, Balancer, GroupDecision};
 use numaio_schema::{
-    BalanceDecision, BalanceEventKind, BalanceRound, BalanceStart, DeviceTraffic, IoRecord, Model,
+    BalanceDecision, BalanceEventKind, BalanceReason, BalanceRound, BalanceStart, DeviceTraffic, IoRecord,
+    Model,
 };
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -71,15 +73,22 @@ pub fn run(
         observer: Observer::new(kernel, &topology, selection.is_named()),
         balancer: Balancer::new(options(args, config)),
         mover: ProgramMover { common, kernel, knowledge: &knowledge, originals },
+        hot: HotMemoryMonitor::new(common, kernel, &fingerprint),
+        is_monitoring: false,
         events: EventWriter::new(common, args, &fingerprint),
         moves: 0,
         moved_bytes: 0,
     };
+    if !args.dry_run {
+        balancing_loop.hot.recover();
+    }
     balancing_loop.start(kernel, &models, &records)?;
     balancing_loop.observer.observe(&selection.pids(kernel));
     while wait(args.every) {
         balancing_loop.round(&selection.pids(kernel))?;
-        if args.once || (selection.is_named() && balancing_loop.has_ended(&args.pids)) {
+        // One more interval if the accesses of a program are monitored before its move.
+        let is_done = args.once && !balancing_loop.is_monitoring;
+        if is_done || (selection.is_named() && balancing_loop.has_ended(&args.pids)) {
             break;
         }
         if balancing_loop.events.round.is_multiple_of(PRUNE_ROUNDS) {
@@ -133,6 +142,9 @@ struct BalancingLoop<'a> {
     observer: Observer<'a>,
     balancer: Balancer,
     mover: ProgramMover<'a>,
+    hot: HotMemoryMonitor<'a>,
+    /// Whether moves of this round wait for a monitor.
+    is_monitoring: bool,
     events: EventWriter<'a>,
     moves: u64,
     moved_bytes: u64,
@@ -157,9 +169,14 @@ impl BalancingLoop<'_> {
         let before = process::cpu_time_s();
         let observation = self.observer.observe(pids);
         let groups = group_programs(self.mover.knowledge, &observation);
-        let problem = build_problem(self.mover.knowledge, &observation, &groups, &self.mover.originals);
-        let at = self.observer.elapsed_s();
-        let decisions = self.balancer.decide(&problem, at);
+        let at = self.observer.elapsed();
+        self.hot.collect(at);
+        let (hot, kernel) = (&self.hot, self.mover.kernel);
+        let hot_on = |group: &str| Some(hot.of(group)?.ok()?.bytes_on(kernel));
+        let (knowledge, originals) = (self.mover.knowledge, &self.mover.originals);
+        let problem = build_problem(knowledge, &observation, &groups, originals, &hot_on);
+        let mut decisions = self.balancer.decide(&problem, at.as_secs_f64());
+        self.monitor(&problem, &observation, &groups, &mut decisions, at);
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         self.events.write(BalanceEventKind::Round(BalanceRound {
             programs: count(observation.programs.len()),
@@ -170,13 +187,48 @@ impl BalancingLoop<'_> {
         }))?;
         let topology = self.mover.knowledge.topology;
         for decision in &decisions {
-            self.events.write_decision(describe(topology, &problem, &observation, &groups, decision))?;
+            let described = describe(topology, &problem, &observation, &groups, decision);
+            self.events.write_decision(with_hot_memory(described, &self.hot))?;
         }
         for decision in decisions.iter().filter(|decision| decision.to.is_some()) {
             self.perform(&problem, &observation, &groups, decision)?;
         }
         let ids: Vec<String> = groups.into_iter().map(|group| group.id).collect();
         self.events.end_round(&ids)
+    }
+
+    /// Starts to monitor the accesses of groups that would move much memory. Their moves wait until
+    /// the next round, which moves what is in use.
+    fn monitor(
+        &mut self,
+        problem: &BalanceProblem,
+        observation: &Observation,
+        groups: &[ProgramGroup],
+        decisions: &mut [GroupDecision],
+        at: Duration,
+    ) {
+        // A dry run changes nothing, not even a monitor.
+        if self.args.dry_run {
+            return;
+        }
+        let wanted: Vec<(usize, u64)> = decisions
+            .iter()
+            .filter(|decision| self.hot.of(&groups[decision.group].id).is_none())
+            .filter_map(|decision| Some((decision.group, decision.monitored_bytes(problem)?)))
+            .collect();
+        let monitored = |(group, _): &(usize, u64)| MonitoredGroup {
+            id: &groups[*group].id,
+            members: members_of(observation, &groups[*group]),
+        };
+        self.hot.start(wanted.iter().map(monitored).collect(), self.args.every, at);
+        let is_waiting = |group: usize| self.hot.is_running_for(&groups[group].id);
+        self.is_monitoring = wanted.iter().any(|(group, _)| is_waiting(*group));
+        for (group, move_bytes) in wanted.into_iter().filter(|(group, _)| is_waiting(*group)) {
+            if let Some(decision) = decisions.iter_mut().find(|decision| decision.group == group) {
+                decision.to = None;
+                decision.reason = BalanceReason::Monitoring { move_bytes };
+            }
+        }
     }
 
     /// Moves a group, or in a dry run only counts it as moved.
@@ -193,7 +245,7 @@ impl BalancingLoop<'_> {
             self.balancer.record(problem, decision, at, 0);
             return Ok(());
         }
-        match self.mover.move_group(observation, group, to) {
+        match self.mover.move_group(observation, group, to, self.hot.of(&group.id)) {
             Ok(moved) => {
                 self.moves += 1;
                 self.moved_bytes += moved.moved_bytes;
@@ -260,10 +312,22 @@ fn describe(
         bytes_per_s: group.bytes_per_s,
         cpus_on,
         bytes_on: is_readable.then(|| group.bytes_on.clone()),
+        hot: None,
+        not_monitored: None,
         to: decision.to,
         predicted_bytes_per_s: decision.predicted_bytes_per_s,
         reason: decision.reason.clone(),
     }
+}
+
+/// Adds what is known of the memory in use.
+fn with_hot_memory(mut decision: BalanceDecision, hot: &HotMemoryMonitor<'_>) -> BalanceDecision {
+    match hot.of(&decision.group) {
+        Some(Ok(found)) => decision.hot = Some(found.summary()),
+        Some(Err(why)) => decision.not_monitored = Some(why.to_owned()),
+        None => {}
+    }
+    decision
 }
 
 /// Returns the traffic of programs with each device, by its name.

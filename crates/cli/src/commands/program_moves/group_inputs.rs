@@ -85,6 +85,7 @@ pub fn build_problem(
     observation: &Observation,
     groups: &[ProgramGroup],
     originals: &OriginalAffinity,
+    hot_on: &dyn Fn(&str) -> Option<BTreeMap<NodeId, u64>>,
 ) -> BalanceProblem {
     let members = |group: &ProgramGroup| members_of(observation, group);
     let mut used: Vec<usize> =
@@ -97,7 +98,7 @@ pub fn build_problem(
     });
     let built: Vec<BalanceGroup> = groups
         .iter()
-        .map(|group| build_group(knowledge, &group.id, &members(group), &used, originals))
+        .map(|group| build_group(knowledge, group, &members(group), &used, originals, hot_on(&group.id)))
         .collect();
     let devices = used.iter().map(|index| {
         let traffic = groups.iter().flat_map(members).filter_map(|seen| seen.traffic.get(index));
@@ -141,12 +142,13 @@ fn build_device<'s>(
 
 fn build_group(
     knowledge: &Knowledge<'_>,
-    id: &str,
+    group: &ProgramGroup,
     members: &[&SeenProgram],
     used: &[usize],
     originals: &OriginalAffinity,
+    hot_on: Option<BTreeMap<NodeId, u64>>,
 ) -> BalanceGroup {
-    let mut group = BalanceGroup { id: id.to_owned(), ..BalanceGroup::default() };
+    let mut group = BalanceGroup { id: group.id.clone(), hot_on, ..BalanceGroup::default() };
     let (mut cpus_on, mut weights): (BTreeMap<NodeId, f64>, BTreeMap<usize, f64>) = Default::default();
     for seen in members {
         let sample = &seen.program.sample;
@@ -173,8 +175,9 @@ fn build_group(
             false => (*index, 1.0 / weights.len() as f64),
         })
         .collect();
-    let on: BTreeMap<NodeId, f64> =
-        group.bytes_on.iter().map(|(node, bytes)| (*node, *bytes as f64)).collect();
+    // Memory that is not in use does not matter for its place.
+    let on = group.hot_on.as_ref().unwrap_or(&group.bytes_on);
+    let on: BTreeMap<NodeId, f64> = on.iter().map(|(node, bytes)| (*node, *bytes as f64)).collect();
     group.position =
         shares(&on).or_else(|| shares(&cpus_on)).unwrap_or_else(|| last_node(knowledge, members));
     group.allowed = allowed_nodes(knowledge, members, originals);

@@ -138,6 +138,11 @@ impl<'a> Observer<'a> {
         }
     }
 
+    /// Returns the time since the observer was created.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Returns the seconds since the observer was created.
     pub fn elapsed_s(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
