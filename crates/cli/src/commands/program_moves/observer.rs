@@ -7,7 +7,8 @@ use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::locate::{LocateExt, OpenedFacts};
 use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext, Resolved};
 use numaio_machine::programs::{
-    group_limits, GroupLimits, LoadSample, NodeLoad, ObservedProgram, Pressure, ProgramWatch, WatchOptions,
+    group_limits, read_details, read_memory, GroupLimits, LoadSample, NodeLoad, ObservedProgram, Pressure,
+    ProgramWatch, WatchOptions,
 };
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
@@ -160,8 +161,9 @@ impl<'a> Observer<'a> {
         let node_of = |cpu: CpuId| -> Option<NodeId> { topology.cpu(cpu)?.node };
         self.network.list(at);
         self.watch.set_active(self.network.active());
-        let programs = self.watch.observe(self.kernel, pids, at, &node_of);
+        let mut programs = self.watch.observe(self.kernel, pids, at, &node_of);
         self.network.assign(self.kernel, topology, &programs, at);
+        self.activate(&mut programs);
         let own = OwnConnections::default();
         let programs: Vec<SeenProgram> = programs
             .into_iter()
@@ -177,6 +179,19 @@ impl<'a> Observer<'a> {
         let device_busy = self.busy.shares(self.kernel, self.topology, at);
         self.load = Some(load);
         Observation { programs, nodes, pressure, device_busy }
+    }
+
+    /// Reads threads and memory of programs that only their sockets show to be active.
+    fn activate(&self, programs: &mut [ObservedProgram]) {
+        let active = self.network.active();
+        let is_new =
+            |program: &&mut ObservedProgram| !program.is_active && active.contains(&program.sample.pid);
+        for program in programs.iter_mut().filter(is_new) {
+            let pid = program.sample.pid;
+            program.sample.details = read_details(self.kernel, pid).ok();
+            program.sample.memory = read_memory(self.kernel, pid);
+            program.is_active = true;
+        }
     }
 
     fn uses_of(&mut self, program: &ObservedProgram, own: &OwnConnections, at: Duration) -> ProgramUses {
