@@ -350,3 +350,32 @@ impl BalanceReason {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TrafficSource;
+
+    /// A decision and a move with all fields that older events lack.
+    const EVENTS: &str = r#"
+{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 0, "event": {"started": {"every_s": 2.0, "dry_run": false, "numa_balancing": null, "daemons": [], "modeled_nodes": "7", "missing_sockets": "module tcp_diag is missing"}}}
+{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 3, "event": {"decision": {"group": "pid:72:500", "name": "db", "pids": [72], "devices": ["eth0"], "traffic": {"eth0": {"read_bytes_per_s": 117.0, "write_bytes_per_s": 2.0, "source": "sockets"}}, "unknown_traffic": "other-namespace", "bytes_per_s": 119.0, "cpus_on": {}, "bytes_on": {"4": 352321536}, "not_monitored": "DAMON: missing", "to": null, "reason": {"reason": "monitoring", "move_bytes": 352321536}}}}
+{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 4, "event": {"moved": {"group": "pid:72:500", "receipt": "balance-2", "to": 7, "threads": 3, "threads_in_place": 3, "wanted_bytes": 37748736, "hot": {"monitor": "idle-pages", "hot_bytes": 37748736, "monitored_bytes": 356515840}, "moved_bytes": 37748736, "seconds": 0.6}}}
+"#;
+
+    #[test]
+    fn traffic_and_memory_in_use_round_trip() {
+        let lines = EVENTS.lines().filter(|line| !line.is_empty());
+        let events: Vec<BalanceEvent> =
+            lines.map(|line| BalanceEvent::from_json(line).expect("an event")).collect();
+        for event in &events {
+            let json = serde_json::to_string(event).expect("JSON");
+            assert_eq!(BalanceEvent::from_json(&json).expect("the same event"), *event);
+        }
+        let BalanceEventKind::Decision(decision) = &events[1].event else { panic!("{events:?}") };
+        assert_eq!(decision.traffic["eth0"].source, TrafficSource::Sockets);
+        assert_eq!(decision.unknown_traffic, Some(UnknownTraffic::OtherNamespace));
+        let BalanceEventKind::Moved(moved) = &events[2].event else { panic!("{events:?}") };
+        assert_eq!(moved.hot.map(|hot| hot.monitor), Some(AccessMonitorKind::IdlePages));
+    }
+}
