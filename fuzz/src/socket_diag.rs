@@ -27,7 +27,7 @@ fn dump(bytes: &[u8]) -> SocketDump {
     if let DumpState::Failed(error) = parse_dump(bytes, &mut sockets) {
         assert!((1..=4_095).contains(&error), "{error}");
     }
-    // A socket has a header, an address part and counters.
+    // Each socket has addresses and counters.
     assert!(sockets.len() <= bytes.len() / 200, "more sockets than bytes");
     assert!(sockets.iter().all(|socket| socket.inode != 0));
     SocketDump { sockets, is_truncated: false }

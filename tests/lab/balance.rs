@@ -201,7 +201,7 @@ fn network_traffic_of_programs_is_known_by_socket_and_card() {
             with_device.filter_map(|decision| decision.traffic.get("eth0").copied()).collect();
         let [traffic] = traffic.as_slice() else { panic!("{events}") };
         assert_eq!(traffic.source, TrafficSource::Sockets);
-        // The counter of the bridge includes headers, and the time before and after the observation.
+        // The counter of the bridge includes headers, and the time around the observation.
         let expected = received / 4.0;
         assert!(traffic.read_bytes_per_s > 0.5 * expected, "{traffic:?} {expected}");
         assert!(traffic.read_bytes_per_s < expected, "{traffic:?} {expected}");

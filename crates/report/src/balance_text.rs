@@ -101,7 +101,7 @@ fn monitored(hot: Option<HotMemory>, why: Option<&str>, separator: &str) -> Stri
     }
 }
 
-/// Formats a device; with its traffic by direction if there are several, or if sockets were counted.
+/// Formats a device; with its traffic by direction if there are several, or if it is of sockets.
 fn device_text(decision: &BalanceDecision, device: &str, rate: &dyn Fn(f64) -> String) -> String {
     let name = clean(device);
     let Some(traffic) = decision.traffic.get(device) else { return name.to_string() };

@@ -49,10 +49,10 @@ impl IdlePages {
         if frames.iter().all(BTreeMap::is_empty) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "no page frames are readable"));
         }
-        let mut words = IdleWords::default();
-        frames.iter().flat_map(BTreeMap::values).for_each(|frame| words.insert(*frame));
+        let mut idle_bits = IdleWords::default();
+        frames.iter().flat_map(BTreeMap::values).for_each(|frame| idle_bits.insert(*frame));
         let bitmap = root.open_file(BITMAP, OFlags::WRONLY)?;
-        for (offset, run) in words.runs() {
+        for (offset, run) in idle_bits.runs() {
             let bytes: Vec<u8> = run.iter().flat_map(|word| word.to_ne_bytes()).collect();
             write_at(&bitmap, &bytes, offset)?;
         }
@@ -67,18 +67,18 @@ impl IdlePages {
     pub fn finish(self, root: &Root) -> io::Result<Vec<Vec<AccessedRange>>> {
         let bitmap = root.open_file(BITMAP, OFlags::RDONLY)?;
         let used: BTreeSet<u64> = self.frames.iter().flat_map(BTreeMap::values).copied().collect();
-        let mut words = IdleWords::default();
-        used.iter().for_each(|frame| words.insert(*frame));
-        for (offset, run) in words.runs() {
+        let mut idle_bits = IdleWords::default();
+        used.iter().for_each(|frame| idle_bits.insert(*frame));
+        for (offset, run) in idle_bits.runs() {
             let read = read_entries(&bitmap, offset, run.len())?;
-            words.set(offset, &read);
+            idle_bits.set(offset, &read);
         }
         let page = page_bytes() as u64;
         let of_process = |(process, frames): (&MonitoredProcess, &BTreeMap<u64, u64>)| {
             // An ended process has no pages to move.
             let now = frames_of(root, process).unwrap_or_default();
             let accessed = |(address, frame): (&u64, &u64)| {
-                let is_idle = frames.get(address) == Some(frame) && words.get(*frame) == Some(true);
+                let is_idle = frames.get(address) == Some(frame) && idle_bits.get(*frame) == Some(true);
                 AccessedRange { range: *address..address + page, accesses: u32::from(!is_idle) }
             };
             now.iter().map(accessed).collect()

@@ -1,8 +1,8 @@
 //! Settings and results of DAMON in sysfs (Documentation/admin-guide/mm/damon/usage.rst,
 //! Documentation/ABI/testing/sysfs-kernel-mm-damon).
 
+use super::monitor::MonitoredProcess;
 use super::ranges::AccessedRange;
-use super::MonitoredProcess;
 use crate::sysfs::{Sysfs, SysfsExt};
 
 /// Folder of all monitors.
@@ -92,7 +92,7 @@ pub fn read_tried_regions(root: &dyn Sysfs, folder: &str) -> Vec<AccessedRange> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::MonitoredRange;
+    use super::super::monitor::MonitoredRange;
     use super::*;
     use crate::tree::Tree;
 

@@ -1,6 +1,7 @@
 //! Parsers of a program's memory: `/proc/PID/numa_maps` by kind of memory, and the ranges in
 //! `/proc/PID/maps` that can be moved (Documentation/filesystems/proc.rst, 1.1 and 3.7).
 
+use super::status_file::kilobytes;
 use crate::ids::NodeId;
 use crate::process::{address_range, is_memory, NumaMapping};
 use serde::{Deserialize, Serialize};
@@ -131,7 +132,7 @@ pub fn huge_mappings(smaps: &str) -> Vec<Range<u64>> {
     let (mut mapping, mut huge) = (None, Vec::new());
     for line in smaps.lines() {
         if let Some(size) = line.strip_prefix("AnonHugePages:") {
-            huge.extend(mapping.clone().filter(|_| super::kilobytes(size.trim()) > 0));
+            huge.extend(mapping.clone().filter(|_| kilobytes(size.trim()) > 0));
         } else if let Some(range) = line.split_ascii_whitespace().next().and_then(address_range) {
             mapping = Some(range);
         }

@@ -18,10 +18,15 @@ const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8;
 
 /// Offsets in `struct inet_diag_msg`.
 mod field {
+    /// Local address.
     pub const SOURCE: usize = 8;
+    /// Address of the peer.
     pub const DESTINATION: usize = 24;
+    /// Index of the bound interface.
     pub const INTERFACE: usize = 40;
+    /// Number of the socket.
     pub const COOKIE: usize = 44;
+    /// Inode of the socket.
     pub const INODE: usize = 68;
 }
 

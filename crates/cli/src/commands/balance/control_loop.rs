@@ -171,8 +171,8 @@ impl BalancingLoop<'_> {
         let groups = group_programs(self.mover.knowledge, &observation);
         let at = self.observer.elapsed();
         self.hot.collect(at);
-        let (hot, kernel) = (&self.hot, self.mover.kernel);
-        let hot_on = |group: &str| Some(hot.of(group)?.ok()?.bytes_on(kernel));
+        let hot = &self.hot;
+        let hot_on = |group: &str| Some(hot.of(group)?.ok()?.bytes_on().clone());
         let (knowledge, originals) = (self.mover.knowledge, &self.mover.originals);
         let problem = build_problem(knowledge, &observation, &groups, originals, &hot_on);
         let mut decisions = self.balancer.decide(&problem, at.as_secs_f64());
@@ -250,6 +250,7 @@ impl BalancingLoop<'_> {
                 self.moves += 1;
                 self.moved_bytes += moved.moved_bytes;
                 self.balancer.record(problem, decision, at, moved.moved_bytes);
+                self.hot.expire_place(&group.id, self.observer.elapsed());
                 for seen in members_of(observation, group) {
                     self.observer.expire_memory(seen.program.sample.pid);
                 }

@@ -43,8 +43,9 @@ const REGION_UNIT: u64 = 64 << 10;
 /// Largest gap between hot ranges that are moved together.
 const GAP: u64 = 64 << 10;
 
-/// Time for which a result is used.
+/// Time for which a result is used, and after which its pages are located again.
 const VALID: Duration = Duration::from_secs(300);
+const LOCATE_EVERY: Duration = Duration::from_secs(30);
 
 /// Accesses to the memory of groups.
 pub struct HotMemoryMonitor<'a> {
@@ -76,6 +77,9 @@ pub struct HotGroup {
     /// Hot ranges by process.
     ranges: BTreeMap<u32, Vec<Range<u64>>>,
     monitored_bytes: u64,
+    /// Hot bytes of each node, and when they were located.
+    bytes_on: BTreeMap<NodeId, u64>,
+    located_at: Duration,
 }
 
 /// A group to monitor.
@@ -93,16 +97,21 @@ impl HotGroup {
     }
 
     /// Returns the hot bytes of each node.
-    pub fn bytes_on(&self, kernel: &Kernel) -> BTreeMap<NodeId, u64> {
-        let mut bytes = BTreeMap::new();
+    pub fn bytes_on(&self) -> &BTreeMap<NodeId, u64> {
+        &self.bytes_on
+    }
+
+    /// Locates the hot pages again.
+    fn locate(&mut self, kernel: &Kernel, at: Duration) {
+        self.bytes_on.clear();
+        self.located_at = at;
         for (pid, ranges) in &self.ranges {
             // An ended process has none.
             let runs: Vec<PageRun> = kernel.page_runs(*pid, ranges).unwrap_or_default();
             for run in runs {
-                *bytes.entry(run.node).or_default() += run.bytes;
+                *self.bytes_on.entry(run.node).or_default() += run.bytes;
             }
         }
-        bytes
     }
 
     /// Summarizes it for documents.
@@ -132,6 +141,13 @@ impl<'a> HotMemoryMonitor<'a> {
     /// not monitored.
     pub fn of(&self, group: &str) -> Option<Result<&HotGroup, &str>> {
         self.known.get(group).map(|(found, _)| found.as_ref().map_err(String::as_str))
+    }
+
+    /// Locates the hot memory of a group after its move.
+    pub fn expire_place(&mut self, group: &str, at: Duration) {
+        if let Some((Ok(found), _)) = self.known.get_mut(group) {
+            found.locate(self.kernel, at);
+        }
     }
 
     /// Starts to monitor groups until the next call of [`Self::collect`]. A group that cannot be
@@ -178,6 +194,11 @@ impl<'a> HotMemoryMonitor<'a> {
     /// Ends monitoring, and stores what was found. Forgets old results.
     pub fn collect(&mut self, at: Duration) {
         self.known.retain(|_, (_, found_at)| at.saturating_sub(*found_at) < VALID);
+        for group in self.known.values_mut().filter_map(|(found, _)| found.as_mut().ok()) {
+            if at.saturating_sub(group.located_at) >= LOCATE_EVERY {
+                group.locate(self.kernel, at);
+            }
+        }
         let Some(running) = self.running.take() else { return };
         let RunningMonitor { state, groups, processes } = running;
         let (kind, found) = match state {
@@ -212,12 +233,15 @@ impl<'a> HotMemoryMonitor<'a> {
                 monitor,
                 ranges: BTreeMap::new(),
                 monitored_bytes: 0,
+                bytes_on: BTreeMap::new(),
+                located_at: at,
             });
             let huge = read_huge_mappings(self.kernel, process.pid);
             of_group.ranges.insert(process.pid, widen(&hot_ranges(found, 1, GAP), &huge, unit));
             of_group.monitored_bytes += total_bytes(&ranges_of(process));
         }
-        for (id, group) in hot {
+        for (id, mut group) in hot {
+            group.locate(self.kernel, at);
             // A program that accessed nothing in the interval has no hot memory to prefer.
             let is_idle = group.summary().hot_bytes == 0;
             let found = if is_idle { Err("it accessed no memory meanwhile".to_owned()) } else { Ok(group) };
