@@ -92,6 +92,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn one(range: Range<u64>) -> Vec<Range<u64>> {
+        std::iter::once(range).collect()
+    }
+
     fn found(list: &[(u64, u64, u32)]) -> Vec<AccessedRange> {
         list.iter()
             .map(|(start, end, accesses)| AccessedRange { range: *start..*end, accesses: *accesses })
@@ -104,7 +108,7 @@ mod tests {
             found(&[(300, 400, 5), (0, 100, 1), (100, 200, 0), (200, 300, 20), (900, 950, 3), (450, 460, 1)]);
         assert_eq!(hot_ranges(&found, 1, 0), [0..100, 200..400, 450..460, 900..950]);
         assert_eq!(hot_ranges(&found, 1, 100), [0..460, 900..950]);
-        assert_eq!(hot_ranges(&found, 4, 0), [200..400]);
+        assert_eq!(hot_ranges(&found, 4, 0), one(200..400));
         assert_eq!(hot_ranges(&found, 21, 0), []);
     }
 
@@ -113,8 +117,8 @@ mod tests {
         let movable = [0..100, 200..4096];
         assert_eq!(restrict(&[50..300, 4000..9000], &movable), [50..100, 200..300, 4000..4096]);
         // The mapping begins within a huge page of 512 bytes.
-        assert_eq!(widen(&[600..700, 5000..5001], &[300..4096], 512), [512..1024, 5000..5001]);
-        assert_eq!(widen(&[310..320, 900..1100], &[300..1050], 512), vec![300..1100]);
+        assert_eq!(widen(&[600..700, 5000..5001], &one(300..4096), 512), [512..1024, 5000..5001]);
+        assert_eq!(widen(&[310..320, 900..1100], &one(300..1050), 512), one(300..1100));
     }
 
     #[test]

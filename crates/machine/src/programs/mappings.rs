@@ -199,7 +199,9 @@ mod tests {
     fn finds_mappings_with_huge_pages() {
         let smaps = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0\nRss: 4 kB\nAnonHugePages:         0 kB\n\
                      7f0000400000-7f0000800000 rw-p 00000000 00:00 0\nAnonHugePages:      2048 kB\nVmFlags: rd\n";
-        assert_eq!(huge_mappings(smaps), vec![0x7f00_0040_0000..0x7f00_0080_0000]);
+        let found: Vec<(u64, u64)> =
+            huge_mappings(smaps).into_iter().map(|range| (range.start, range.end)).collect();
+        assert_eq!(found, [(0x7f00_0040_0000, 0x7f00_0080_0000)]);
     }
 
     proptest! {

@@ -167,7 +167,8 @@ fn build_group(
             *weights.entry(position).or_default() += traffic.total();
         }
     }
-    group.bytes_per_s = weights.values().sum();
+    // An empty sum would be -0.
+    group.bytes_per_s = weights.values().fold(0.0, |sum, bytes| sum + bytes);
     group.devices = weights
         .iter()
         .map(|(index, bytes)| match group.bytes_per_s > 0.0 {
