@@ -73,7 +73,7 @@ pub fn run(
         observer: Observer::new(kernel, &topology, selection.is_named()),
         balancer: Balancer::new(options(args, config)),
         mover: ProgramMover { common, kernel, knowledge: &knowledge, originals },
-        hot: HotMemoryMonitor::new(common, kernel, &fingerprint),
+        hot: HotMemoryMonitor::new(common, kernel, &fingerprint, args.override_policies),
         is_monitoring: false,
         events: EventWriter::new(common, args, &fingerprint),
         moves: 0,

@@ -52,6 +52,8 @@ pub struct HotMemoryMonitor<'a> {
     common: &'a Common,
     kernel: &'a Kernel,
     machine: String,
+    /// Whether memory that programs bound themselves is moved too.
+    override_policies: bool,
     running: Option<RunningMonitor>,
     /// What is known of groups by their ids, with the time.
     known: BTreeMap<String, (Result<HotGroup, String>, Duration)>,
@@ -123,8 +125,9 @@ impl HotGroup {
 
 impl<'a> HotMemoryMonitor<'a> {
     /// Creates a monitor for a machine with a fingerprint.
-    pub fn new(common: &'a Common, kernel: &'a Kernel, machine: &str) -> Self {
-        Self { common, kernel, machine: machine.to_owned(), running: None, known: BTreeMap::new() }
+    pub fn new(common: &'a Common, kernel: &'a Kernel, machine: &str, override_policies: bool) -> Self {
+        let machine = machine.to_owned();
+        Self { common, kernel, machine, override_policies, running: None, known: BTreeMap::new() }
     }
 
     /// Stops DAMON if a killed balancer left it; the caller has the lock of balancers.
@@ -263,7 +266,7 @@ impl<'a> HotMemoryMonitor<'a> {
             }
             let details = seen.program.sample.details.as_ref();
             let has_locked = details.is_some_and(|details| details.status.locked_bytes > 0);
-            let ranges = read_movable_ranges(self.kernel, pid, has_locked, false);
+            let ranges = read_movable_ranges(self.kernel, pid, has_locked, self.override_policies);
             let ranges = ranges.ok_or_else(|| "its memory maps cannot be read".to_owned())?;
             bytes = bytes.saturating_add(total_bytes(&ranges));
             let ranges = match kind {
