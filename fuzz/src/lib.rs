@@ -15,6 +15,7 @@ mod netlink;
 mod packets;
 mod peers;
 mod simulated_transfer;
+mod socket_diag;
 mod stored_files;
 mod test_world;
 
@@ -35,7 +36,7 @@ use std::collections::BTreeSet;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     ("stream", stream),
     ("sink", peers::sink),
     ("source", peers::source),
@@ -54,6 +55,7 @@ pub const TARGETS: [Target; 20] = [
     ("packets", packets::packets),
     ("data-streams", data_streams::data_streams),
     ("netlink", netlink::netlink),
+    ("socket-diag", socket_diag::socket_diag),
     ("fleet-run", fleet::fleet),
     ("guests", guests::guests),
 ];
@@ -88,6 +90,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "packets" => packets::seeds(),
         "data-streams" => data_streams::seeds(),
         "netlink" => netlink::seeds(),
+        "socket-diag" => socket_diag::seeds(),
         "guests" => guests::seeds(),
         _ => vec![Vec::new(), b"{}".to_vec()],
     }

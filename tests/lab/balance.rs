@@ -1,9 +1,12 @@
 //! `numaio balance` on emulated machines: a running program gets faster without a restart.
 
-use crate::support::{with_retries, Folder};
+use crate::support::{skip, with_retries, Folder};
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::parse_program_memory;
-use numaio_schema::{BalanceEvent, BalanceEventKind};
+use numaio_schema::{
+    BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, DeviceTraffic, TopSnapshot, TrafficSource,
+    UnknownTraffic,
+};
 use std::fs;
 
 /// Starts `dd` on node 4, the slowest for reads, and then allows all CPUs. Measures its rate
@@ -153,5 +156,139 @@ fn offline_target_node_is_refused_and_a_move_from_it_is_reverted() {
             assert!(there > 1 << 20 && elsewhere < there / 20, "{name}: {there} {elsewhere}");
             assert!(text(&folder, &format!("{name}.cpus")).starts_with("0-1"), "{name}");
         }
+    });
+}
+
+/// A program receives from another network namespace through a bridge, of which the card of node 1
+/// is a port; the program there sends.
+const RECEIVE: &str = r#"
+    unshare -n sleep 1000 & remote=$!
+    while [ "$(readlink /proc/$remote/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+    brctl addbr br0; brctl addif br0 eth0
+    ip link add v0 type veth; brctl addif br0 v0; ip link set veth0 netns $remote
+    for up in lo eth0 v0 br0; do ip link set $up up; done
+    ip addr add 10.1.0.1/24 dev br0
+    nsenter -t $remote -n ip addr add 10.1.0.2/24 dev veth0; nsenter -t $remote -n ip link set veth0 up
+    nsenter -t $remote -n sh -c 'dd if=/dev/zero bs=64k 2>/dev/null | nc -l -p 5000 >/dev/null' & sleep 2
+    sleep 1000 | nc 10.1.0.2 5000 >/dev/null & sleep 1
+    # Loopback reaches no device.
+    sh -c 'dd if=/dev/zero bs=64k 2>/dev/null | nc -l -p 5001 >/dev/null' & sleep 1
+    sleep 1000 | nc 127.0.0.1 5001 >/dev/null & sleep 1
+    bytes() { cat /sys/class/net/br0/statistics/rx_bytes; }
+    before=$(bytes); numaio balance --all --dry-run --once --every 4 --explain --json >/out/events
+    echo $(($(bytes) - before)) >/out/received
+    numaio top --once --json --every 4s >/out/top
+    kill $remote; true"#;
+
+#[test]
+fn network_traffic_of_programs_is_known_by_socket_and_card() {
+    with_retries("network_traffic_of_programs_is_known_by_socket_and_card", |lab| {
+        let folder = Folder::new("balance-network");
+        let modules = ["bridge", "veth", "tcp_diag"];
+        let output = lab.run_with_modules(&modules, "uniform-2n", &folder.0, &["sh", "-c", RECEIVE]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let events = text(&folder, "events");
+        let decisions: Vec<BalanceDecision> = events
+            .lines()
+            .filter_map(|line| match BalanceEvent::from_json(line).ok()?.event {
+                BalanceEventKind::Decision(decision) => Some(decision),
+                _ => None,
+            })
+            .collect();
+        let received: f64 = text(&folder, "received").trim().parse().expect("a number");
+        let with_device = decisions.iter().filter(|decision| !decision.traffic.is_empty());
+        let traffic: Vec<DeviceTraffic> =
+            with_device.filter_map(|decision| decision.traffic.get("eth0").copied()).collect();
+        let [traffic] = traffic.as_slice() else { panic!("{events}") };
+        assert_eq!(traffic.source, TrafficSource::Sockets);
+        // The counter of the bridge includes headers, and the time around the observation.
+        let expected = received / 4.0;
+        assert!(traffic.read_bytes_per_s > 0.2 * expected, "{traffic:?} {expected}");
+        assert!(traffic.read_bytes_per_s < expected, "{traffic:?} {expected}");
+        assert!(traffic.write_bytes_per_s < 0.01 * expected, "{traffic:?}");
+        let elsewhere = Some(UnknownTraffic::OtherNamespace);
+        assert!(decisions.iter().any(|decision| decision.unknown_traffic == elsewhere), "{events}");
+        let snapshot = TopSnapshot::from_json(&text(&folder, "top")).expect("a snapshot");
+        let of_card: Vec<f64> = snapshot
+            .programs
+            .iter()
+            .filter_map(|program| Some(program.network.get("eth0")?.received))
+            .collect();
+        assert!(of_card.iter().any(|rate| *rate > 0.0), "{snapshot:?}");
+    });
+}
+
+/// A program with 32 MiB in use and 300 MiB that it never accesses again reads the disk through the
+/// page cache, and computes in another thread.
+const MOVE_HOT: &str = r#"
+    [ -d /sys/kernel/mm/damon/admin ] || exit 77
+    numaio model --quiet --device vda --pause-balancing >/dev/null
+    echo 0 >/proc/sys/kernel/numa_balancing
+    witness() { cp /proc/$load/numa_maps /out/$1.maps; }
+    taskset 300 balance_load 32 300 /tmp/progress /dev/vda buffered & load=$!
+    while [ ! -s /tmp/progress ]; do sleep 0.5; done; taskset -p -a ffff $load >/dev/null; witness before
+    numaio balance $load --every 2 --explain --json >/out/events & balance=$!
+    for try in $(seq 40); do sleep 1; grep -q '"moved"' /out/events && break; done
+    cat /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds >/out/monitors
+    kill -9 $balance; wait $balance; witness after
+    numaio undo --all >/out/undo; witness undone
+    # A balancer that is killed while it monitors leaves a monitor, which the next one stops.
+    numaio balance $load --every 10 --json >/out/killed & balance=$!
+    for try in $(seq 60); do sleep 0.5; grep -q on /sys/kernel/mm/damon/admin/kdamonds/0/state 2>/dev/null && break; done
+    kill -9 $balance; wait $balance
+    cat /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds >/out/left; numaio undo --list >/out/list
+    numaio undo access-monitor >/out/stopped; cat /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds >/out/recovered
+    # The monitor of another program stays, and all memory is moved.
+    echo 1 >/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds
+    numaio balance $load --once --every 3 --explain --json >/out/other
+    cat /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds >/out/kept
+    kill $load; true"#;
+
+fn moves(folder: &Folder, name: &str) -> Vec<BalanceMove> {
+    let moved = |line: &str| match BalanceEvent::from_json(line).ok()?.event {
+        BalanceEventKind::Moved(moved) => Some(moved),
+        _ => None,
+    };
+    text(folder, name).lines().filter_map(moved).collect()
+}
+
+/// Needs a kernel with DAMON in sysfs, such as Debian's 6.12; Debian's 6.1 has none.
+#[test]
+fn only_memory_in_use_is_moved_and_monitors_end() {
+    with_retries("only_memory_in_use_is_moved_and_monitors_end", |lab| {
+        let folder = Folder::new("balance-hot");
+        let program = folder.0.join("balance_load");
+        if !lab.build("only_memory_in_use_is_moved_and_monitors_end", "balance_load.c", &program) {
+            return;
+        }
+        let program = program.to_string_lossy().into_owned();
+        let options = ["--add", program.as_str()];
+        let machine = "amd-dl585-g7-disk-large";
+        let output = lab.run_with_options(&options, machine, &folder.0, &["sh", "-c", MOVE_HOT]);
+        if output.status.code() == Some(77) {
+            return skip("only_memory_in_use_is_moved_and_monitors_end", "the kernel has no DAMON in sysfs");
+        }
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let first = moves(&folder, "events");
+        let [moved] = first.as_slice() else { panic!("{}", text(&folder, "events")) };
+        let hot = moved.hot.expect("it was monitored");
+        assert!(hot.monitored_bytes > 300 << 20, "{moved:?}");
+        assert!((24 << 20..100 << 20).contains(&moved.moved_bytes), "{moved:?}");
+        let node = moved.to.0;
+        let (there, elsewhere) = private(&folder, "after", node);
+        assert!(there > 24 << 20 && elsewhere > 200 << 20, "{there} {elsewhere}");
+        assert_eq!(text(&folder, "monitors").trim(), "0");
+        let (before, undone) = (private(&folder, "before", 4), private(&folder, "undone", 4));
+        assert!(undone.0.abs_diff(before.0) < 1 << 20, "{before:?} {undone:?}");
+        assert_eq!((text(&folder, "left").trim(), text(&folder, "recovered").trim()), ("1", "0"));
+        assert!(text(&folder, "list").contains("access-monitor"), "{}", text(&folder, "list"));
+        assert_eq!(text(&folder, "kept").trim(), "1");
+        let other = moves(&folder, "other");
+        let [moved] = other.as_slice() else { panic!("{}", text(&folder, "other")) };
+        assert!(
+            moved.not_monitored.as_deref().is_some_and(|why| why.contains("another program")),
+            "{moved:?}"
+        );
+        assert!(moved.moved_bytes > 300 << 20, "{moved:?}");
     });
 }

@@ -1,6 +1,6 @@
 //! Changes of kernel settings.
 
-use crate::{ethtool, guest_control, relocation, Root};
+use crate::{ethtool, guest_control, hot_pages, relocation, Root};
 use numaio_machine::control::{Change, ControlError, PageMove};
 use numaio_machine::ids::CpuId;
 use numaio_machine::prefetch::{registers_path, PrefetchRegister};
@@ -49,6 +49,7 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
             let report = relocation::move_pages(root, wanted)?;
             Ok(Change::ProcessPages(PageMove { runs: report.previous, ..*wanted }))
         }
+        Change::AccessMonitor(monitor) => hot_pages::damon::apply(root, monitor),
     }
 }
 

@@ -1,9 +1,11 @@
 //! The running Linux kernel as an implementation of numaio's machine traits.
 
+use crate::hot_pages::IdlePages;
 use crate::io::tcp::Peer;
 use crate::refusal::refused;
-use crate::{control, counted, cuda, locate, mmio, probe, program, relocation, tool, Root};
+use crate::{control, counted, cuda, hot_pages, locate, mmio, probe, program, relocation, tool, Root};
 use numaio_machine::control::{Change, Control, ControlError, MovePages, PageMove, PageMoveReport, PageRun};
+use numaio_machine::hot_pages::{AccessMonitorKind, AccessedRange, MonitoredProcess};
 use numaio_machine::ids::CpuId;
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
 use numaio_machine::probe::{IoOutcome, Outcome, Probe, ProbeError};
@@ -47,6 +49,44 @@ impl Kernel {
     /// The registers cannot be read: no root, no module `msr`, or a CPU without such a register.
     pub fn prefetchers(&self, cpu: CpuId) -> Result<(u64, u64), ControlError> {
         control::prefetchers(&self.root, cpu)
+    }
+
+    /// Returns the monitor of accesses that this kernel has and that no other program uses.
+    ///
+    /// # Errors
+    /// The reasons why there is none, as text.
+    pub fn available_monitor(&self) -> Result<AccessMonitorKind, String> {
+        hot_pages::available_monitor(&self.root)
+    }
+
+    /// Returns whether a process may have buffers of direct I/O, whose accesses no monitor
+    /// observes.
+    pub fn uses_direct_io(&self, pid: u32) -> bool {
+        hot_pages::uses_direct_io(&self.root, pid)
+    }
+
+    /// Returns the regions of each monitor of DAMON, after the end of its aggregation.
+    ///
+    /// # Errors
+    /// A monitor has ended with its process.
+    pub fn monitored_regions(&self, monitors: usize) -> Result<Vec<Vec<AccessedRange>>, ControlError> {
+        hot_pages::damon::regions(&self.root, monitors)
+    }
+
+    /// Sets the idle bits of pages.
+    ///
+    /// # Errors
+    /// Permission is missing, or a process ended.
+    pub fn mark_idle(&self, processes: Vec<MonitoredProcess>) -> io::Result<IdlePages> {
+        IdlePages::start(&self.root, processes)
+    }
+
+    /// Returns which pages were accessed since their idle bits were set.
+    ///
+    /// # Errors
+    /// The bits cannot be read.
+    pub fn accessed_since(&self, idle: IdlePages) -> io::Result<Vec<Vec<AccessedRange>>> {
+        idle.finish(&self.root)
     }
 
     /// Returns the newest session with a peer; it replaces older sessions of the same name.

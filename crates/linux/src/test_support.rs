@@ -1,6 +1,9 @@
-//! Test helpers: disassembly of the test binary, and messages of skipped tests.
+//! Test helpers: disassembly of the test binary, messages of skipped tests, and files of machines.
 
+use crate::Root;
+use std::fs;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Asserts that functions of a module contain the given instructions, unchanged by the optimizer.
@@ -40,4 +43,48 @@ fn function(listing: &str, name: &str) -> String {
 pub(crate) fn print_skipped(why: &str) {
     // Writes directly to stderr, past the test harness, so that skipped tests are visible.
     let _ = writeln!(std::io::stderr(), "{why}");
+}
+
+/// A folder with the files of a machine, removed at the end.
+pub(crate) struct TestTree(PathBuf);
+
+impl TestTree {
+    /// Creates an empty folder; `name` is unique among the tests.
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("numaio-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        Self(folder)
+    }
+
+    /// Writes a file of the machine.
+    pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, content).expect("a file");
+    }
+
+    /// Returns the content of a file.
+    pub(crate) fn bytes(&self, path: &str) -> Vec<u8> {
+        fs::read(self.path(path)).expect("a file")
+    }
+
+    /// Returns the content of a file as text.
+    pub(crate) fn text(&self, path: &str) -> String {
+        String::from_utf8(self.bytes(path)).expect("text")
+    }
+
+    /// Opens the folder as a root directory.
+    pub(crate) fn root(&self) -> Root {
+        Root::open(&self.0).expect("a root")
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.join(path.trim_start_matches('/'))
+    }
+}
+
+impl Drop for TestTree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }

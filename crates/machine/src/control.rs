@@ -1,6 +1,7 @@
 //! Changes of machine settings, each with its inverse.
 
 use crate::devices::PciAddress;
+use crate::hot_pages::MonitoredProcess;
 use crate::ids::{CpuId, NodeId};
 use crate::set::{format_nodes, CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
@@ -144,6 +145,24 @@ pub enum Change {
     },
     /// Nodes of a process's private pages (move_pages(2)). Without effect after its end.
     ProcessPages(PageMove),
+    /// Monitors of DAMON for the memory of processes, which are the only ones of the machine.
+    /// Switching off leaves monitors of other programs alone.
+    AccessMonitor(AccessMonitor),
+}
+
+/// Monitors of accesses to the memory of processes, one for each
+/// (`Documentation/admin-guide/mm/damon/usage.rst`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct AccessMonitor {
+    /// The processes, with the monitored addresses.
+    pub processes: Vec<MonitoredProcess>,
+    /// Time between samples in microseconds.
+    pub sample_us: u64,
+    /// Time over which samples are counted, in microseconds.
+    pub aggregation_us: u64,
+    /// Whether they are on.
+    pub on: bool,
 }
 
 /// A thread of a guest, as libvirt names it (virsh(1): vcpupin, emulatorpin, iothreadpin).
@@ -365,6 +384,11 @@ impl fmt::Display for Change {
                 let nodes: NodeSet = wanted.runs.iter().map(|run| run.node).collect();
                 let size = format_size(wanted.bytes());
                 write!(f, "{size} of process {} to {}", wanted.pid, format_nodes(&nodes))
+            }
+            Self::AccessMonitor(monitor) => {
+                let pids: Vec<String> = monitor.processes.iter().map(|it| it.pid.to_string()).collect();
+                let state = if monitor.on { "on" } else { "off" };
+                write!(f, "DAMON monitor of processes {} {state}", pids.join(", "))
             }
         }
     }

@@ -31,8 +31,8 @@ mod validate;
 mod views;
 
 pub use balance::{
-    device_rates, BalanceDevice, BalanceGroup, BalanceNode, BalanceOptions, BalanceProblem, Balancer,
-    DeviceRates, GroupDecision,
+    device_rates, device_traffic, BalanceDevice, BalanceGroup, BalanceNode, BalanceOptions, BalanceProblem,
+    Balancer, DeviceRates, GroupDecision, TrafficInputs,
 };
 pub use baseline::{document_changes, DocumentChanges};
 pub use classes::{classify, Point};

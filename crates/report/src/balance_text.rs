@@ -5,7 +5,8 @@ use crate::style::clean;
 use numaio_machine::set::format_nodes;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
-    BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceStart,
+    BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceStart, HotMemory,
+    TrafficSource, UnknownTraffic,
 };
 
 /// Formats an event; `None` for events that only documents contain. `explain` adds decisions to
@@ -41,9 +42,13 @@ fn started(start: &BalanceStart) -> String {
         true => "no node is modeled: measure them with numaio model".to_owned(),
         false => format!("{} modeled", format_nodes(&start.modeled_nodes)),
     };
+    let sockets = match &start.missing_sockets {
+        Some(why) => format!("; network traffic of programs unknown: {}", clean(why)),
+        None => String::new(),
+    };
     let dry_run = if start.dry_run { " (dry run)" } else { "" };
     format!(
-        "balancing every {} s{dry_run}; {models}; automatic NUMA balancing {automatic}{daemons}",
+        "balancing every {} s{dry_run}; {models}; automatic NUMA balancing {automatic}{daemons}{sockets}",
         start.every_s
     )
 }
@@ -58,8 +63,13 @@ fn decided(decision: &BalanceDecision, unit: BandwidthUnit) -> String {
     };
     let devices = match decision.devices.is_empty() {
         true => "no device".to_owned(),
-        false => clean(&decision.devices.join(", ")).to_string(),
+        false => {
+            let devices = decision.devices.iter().map(|device| device_text(decision, device, &rate));
+            devices.collect::<Vec<String>>().join(", ")
+        }
     };
+    let unknown = decision.unknown_traffic.filter(|why| *why != UnknownTraffic::NoSocketList);
+    let unknown = unknown.map(|why| format!("; {}", unknown_traffic_text(why))).unwrap_or_default();
     let target = match decision.to {
         Some(node) => format!("move to node {node}"),
         None => "stay".to_owned(),
@@ -69,13 +79,51 @@ fn decided(decision: &BalanceDecision, unit: BandwidthUnit) -> String {
         None => String::new(),
     };
     format!(
-        "{} ({}): {target}: {}\n  {devices}, {}{predicted}; memory by node: {}",
+        "{} ({}): {target}: {}\n  {devices}, {}{predicted}; memory by node: {}{}{unknown}",
         clean(&decision.name),
         clean(&decision.group),
         reason(&decision.reason, &rate),
         rate(decision.bytes_per_s),
-        on.join(", ")
+        on.join(", "),
+        monitored(decision.hot, decision.not_monitored.as_deref(), "; ")
     )
+}
+
+/// Formats what a monitor found, after a separator; empty if nothing was to be monitored.
+fn monitored(hot: Option<HotMemory>, why: Option<&str>, separator: &str) -> String {
+    match (hot, why) {
+        (Some(HotMemory { monitor, hot_bytes, monitored_bytes }), _) => {
+            let (hot, all) = (format_size(hot_bytes), format_size(monitored_bytes));
+            format!("{separator}in use by {monitor}: {hot} of {all}")
+        }
+        (None, Some(why)) => format!("{separator}all touched memory counts: {}", clean(why)),
+        (None, None) => String::new(),
+    }
+}
+
+/// Formats a device; with its traffic by direction if there are several, or if it is of sockets.
+fn device_text(decision: &BalanceDecision, device: &str, rate: &dyn Fn(f64) -> String) -> String {
+    let name = clean(device);
+    let Some(traffic) = decision.traffic.get(device) else { return name.to_string() };
+    let (read, write) = (rate(traffic.read_bytes_per_s), rate(traffic.write_bytes_per_s));
+    match traffic.source {
+        TrafficSource::Sockets => format!("{name} (receives {read}, sends {write})"),
+        TrafficSource::Calls => format!("{name} (by calls: reads {read}, writes {write})"),
+        TrafficSource::Storage if decision.devices.len() > 1 => {
+            format!("{name} (reads {read}, writes {write})")
+        }
+        TrafficSource::Storage => name.to_string(),
+    }
+}
+
+/// Formats the reason why the traffic of sockets is unknown.
+pub fn unknown_traffic_text(why: UnknownTraffic) -> &'static str {
+    match why {
+        UnknownTraffic::NoSocketList => "the kernel lists no sockets",
+        UnknownTraffic::OtherNamespace => "its sockets are invisible in another network namespace",
+        UnknownTraffic::Denied => "its sockets are unknown without permission",
+        UnknownTraffic::FirstObservation => "rates of its sockets need two observations",
+    }
 }
 
 /// Formats a completed move: a line, and further ones for memory that stayed.
@@ -90,6 +138,7 @@ pub fn moved_text(moved: &BalanceMove) -> String {
         format_size(moved.wanted_bytes),
         moved.receipt
     );
+    text += &monitored(moved.hot, moved.not_monitored.as_deref(), "\n  ");
     for (why, bytes) in &moved.left_bytes {
         text += &format!("\n  {} stayed: {why}", format_size(*bytes));
     }
@@ -163,6 +212,9 @@ fn rule_text(reason: &BalanceReason) -> String {
         BalanceReason::Unconfirmed { rounds, needed } => {
             format!("the gain must persist: {rounds} of {needed} rounds")
         }
+        BalanceReason::Monitoring { move_bytes } => {
+            format!("{} to move: accesses are monitored first", format_size(*move_bytes))
+        }
         BalanceReason::CoolDown { left_s } => format!("moved recently: stays for {left_s:.0} s more"),
         BalanceReason::Settling => "rates settle after another move".to_owned(),
         BalanceReason::Ineffective { realized, left_s } => format!(
@@ -200,7 +252,9 @@ fn rule_text(reason: &BalanceReason) -> String {
 mod tests {
     use super::*;
     use numaio_machine::control::PageRefusal;
+    use numaio_machine::hot_pages::AccessMonitorKind;
     use numaio_machine::ids::NodeId;
+    use numaio_schema::DeviceTraffic;
     use std::collections::BTreeMap;
 
     fn text(event: BalanceEventKind, explain: bool) -> Option<String> {
@@ -214,9 +268,13 @@ mod tests {
             name: "dd\u{1b}[31m".into(),
             pids: vec![70],
             devices: vec!["vda".into()],
+            traffic: BTreeMap::new(),
+            unknown_traffic: None,
             bytes_per_s: 18.5e6,
             cpus_on: BTreeMap::new(),
             bytes_on: Some(BTreeMap::from([(NodeId(4), 1 << 20)])),
+            hot: None,
+            not_monitored: None,
             to,
             predicted_bytes_per_s: Some(34.7e6),
             reason,
@@ -236,6 +294,33 @@ mod tests {
     }
 
     #[test]
+    fn decisions_show_the_traffic_of_sockets_by_direction() {
+        let BalanceEventKind::Decision(plain) = decision(None, BalanceReason::BestNode) else { return };
+        let of = |read_bytes_per_s, write_bytes_per_s, source| DeviceTraffic {
+            read_bytes_per_s,
+            write_bytes_per_s,
+            source,
+        };
+        let disk = of(3e6, 0.0, TrafficSource::Storage);
+        let shown = |devices: &[&str], unknown_traffic| {
+            let traffic = BTreeMap::from([
+                ("vda".into(), disk),
+                ("eth0".into(), of(117e6, 2e6, TrafficSource::Sockets)),
+            ]);
+            let devices = devices.iter().map(|name| (*name).to_owned()).collect();
+            let decision = BalanceDecision { devices, traffic, unknown_traffic, ..plain.clone() };
+            text(BalanceEventKind::Decision(decision), true).expect("explained")
+        };
+        let both = shown(&["eth0", "vda"], None);
+        let expected =
+            "  eth0 (receives 117.0 MB/s, sends 2.0 MB/s), vda (reads 3.0 MB/s, writes 0.0 MB/s), ";
+        assert!(both.contains(expected), "{both}");
+        let unknown = shown(&["vda"], Some(UnknownTraffic::OtherNamespace));
+        assert!(unknown.contains("  vda, 18.5 MB/s; memory"), "{unknown}");
+        assert!(unknown.ends_with("; its sockets are invisible in another network namespace\n"), "{unknown}");
+    }
+
+    #[test]
     fn moves_show_what_stayed() {
         let moved = BalanceMove {
             group: "pid:70:5".into(),
@@ -244,6 +329,12 @@ mod tests {
             threads: 1,
             threads_in_place: 1,
             wanted_bytes: 2 << 20,
+            hot: Some(HotMemory {
+                monitor: AccessMonitorKind::Damon,
+                hot_bytes: 2 << 20,
+                monitored_bytes: 300 << 20,
+            }),
+            not_monitored: None,
             moved_bytes: 1 << 20,
             left_bytes: BTreeMap::from([(PageRefusal::NoMemory, 1 << 20)]),
             kept_bytes: BTreeMap::from([("shared".to_owned(), 4096)]),
@@ -252,6 +343,7 @@ mod tests {
         };
         let shown = text(BalanceEventKind::Moved(moved), false).expect("shown");
         let expected = "pid:70:5: moved to node 7 in 0.25 s: 1 thread, 1 MiB of 2 MiB; receipt balance-3\n  \
+                        in use by DAMON: 2 MiB of 300 MiB\n  \
                         1 MiB stayed: no free memory on the target node\n  never moved: 4 KiB shared\n";
         assert_eq!(shown, expected);
     }
@@ -264,9 +356,14 @@ mod tests {
             numa_balancing: Some(1),
             daemons: vec!["irqbalance".into()],
             modeled_nodes: Default::default(),
+            missing_sockets: Some("module tcp_diag is missing".into()),
         };
         let shown = text(BalanceEventKind::Started(start), false).expect("shown");
         assert!(shown.contains("(dry run)") && shown.contains("running: irqbalance"), "{shown}");
+        assert!(
+            shown.contains("; network traffic of programs unknown: module tcp_diag is missing"),
+            "{shown}"
+        );
         assert!(shown.contains("--pause-balancing") && shown.contains("numaio model"), "{shown}");
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::read::{read, DocumentError};
 use crate::schemas::BALANCE_EVENT_SCHEMA;
+use crate::{DeviceTraffic, UnknownTraffic};
 use numaio_machine::control::PageRefusal;
+use numaio_machine::hot_pages::AccessMonitorKind;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::{NodeLoad, Pressure};
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -68,6 +70,9 @@ pub struct BalanceStart {
     pub daemons: Vec<String>,
     /// Nodes whose devices have a model or measured I/O.
     pub modeled_nodes: NodeSet,
+    /// Why the TCP traffic of programs is unknown; `None` if the kernel lists sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_sockets: Option<String>,
 }
 
 /// One round of observation.
@@ -98,12 +103,24 @@ pub struct BalanceDecision {
     pub pids: Vec<u32>,
     /// Devices that it uses.
     pub devices: Vec<String>,
+    /// Traffic with each of these devices, by name; empty in older documents.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub traffic: BTreeMap<String, DeviceTraffic>,
+    /// Why the traffic of its sockets is unknown, of one of its programs at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_traffic: Option<UnknownTraffic>,
     /// Bytes per second exchanged with devices.
     pub bytes_per_s: f64,
     /// CPUs in use on each node.
     pub cpus_on: BTreeMap<NodeId, f64>,
     /// Private memory on each node; `None` if not permitted.
     pub bytes_on: Option<BTreeMap<NodeId, u64>>,
+    /// The part that is in use; `None` if all memory that was ever touched counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<HotMemory>,
+    /// Why accesses could not be monitored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_monitored: Option<String>,
     /// The node to move to; `None` to stay.
     pub to: Option<NodeId>,
     /// Predicted rate after a move, in bytes per second.
@@ -111,6 +128,18 @@ pub struct BalanceDecision {
     pub predicted_bytes_per_s: Option<f64>,
     /// Why.
     pub reason: BalanceReason,
+}
+
+/// Memory of a group that was in use while a monitor observed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct HotMemory {
+    /// The monitor.
+    pub monitor: AccessMonitorKind,
+    /// Addresses in use, in bytes.
+    pub hot_bytes: u64,
+    /// Monitored addresses in bytes.
+    pub monitored_bytes: u64,
 }
 
 /// The reason for a move, or for none.
@@ -173,6 +202,11 @@ pub enum BalanceReason {
         rounds: u32,
         /// Rounds needed.
         needed: u32,
+    },
+    /// Its accesses are monitored first, so that only memory in use is moved.
+    Monitoring {
+        /// Memory to move without a monitor.
+        move_bytes: u64,
     },
     /// It was moved a short time ago.
     CoolDown {
@@ -254,6 +288,12 @@ pub struct BalanceMove {
     pub threads_in_place: u32,
     /// Memory to move.
     pub wanted_bytes: u64,
+    /// The part that is in use; `None` if all memory that was ever touched counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<HotMemory>,
+    /// Why accesses could not be monitored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_monitored: Option<String>,
     /// Memory that was moved.
     pub moved_bytes: u64,
     /// Memory that stayed, by reason.
@@ -293,6 +333,7 @@ impl BalanceReason {
             Self::HighCost { .. } => "high-cost",
             Self::HarmsOther { .. } => "harms-other",
             Self::Unconfirmed { .. } => "unconfirmed",
+            Self::Monitoring { .. } => "monitoring",
             Self::CoolDown { .. } => "cool-down",
             Self::Settling => "settling",
             Self::Ineffective { .. } => "ineffective",
@@ -307,5 +348,34 @@ impl BalanceReason {
             Self::OtherUser { .. } => "other-user",
             Self::Excluded { .. } => "excluded",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TrafficSource;
+
+    /// A decision and a move with all fields that older events lack.
+    const EVENTS: &str = r#"
+{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 0, "event": {"started": {"every_s": 2.0, "dry_run": false, "numa_balancing": null, "daemons": [], "modeled_nodes": "7", "missing_sockets": "module tcp_diag is missing"}}}
+{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 3, "event": {"decision": {"group": "pid:72:500", "name": "db", "pids": [72], "devices": ["eth0"], "traffic": {"eth0": {"read_bytes_per_s": 117.0, "write_bytes_per_s": 2.0, "source": "sockets"}}, "unknown_traffic": "other-namespace", "bytes_per_s": 119.0, "cpus_on": {}, "bytes_on": {"4": 352321536}, "not_monitored": "DAMON: missing", "to": null, "reason": {"reason": "monitoring", "move_bytes": 352321536}}}}
+{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 4, "event": {"moved": {"group": "pid:72:500", "receipt": "balance-2", "to": 7, "threads": 3, "threads_in_place": 3, "wanted_bytes": 37748736, "hot": {"monitor": "idle-pages", "hot_bytes": 37748736, "monitored_bytes": 356515840}, "moved_bytes": 37748736, "seconds": 0.6}}}
+"#;
+
+    #[test]
+    fn traffic_and_memory_in_use_round_trip() {
+        let lines = EVENTS.lines().filter(|line| !line.is_empty());
+        let events: Vec<BalanceEvent> =
+            lines.map(|line| BalanceEvent::from_json(line).expect("an event")).collect();
+        for event in &events {
+            let json = serde_json::to_string(event).expect("JSON");
+            assert_eq!(BalanceEvent::from_json(&json).expect("the same event"), *event);
+        }
+        let BalanceEventKind::Decision(decision) = &events[1].event else { panic!("{events:?}") };
+        assert_eq!(decision.traffic["eth0"].source, TrafficSource::Sockets);
+        assert_eq!(decision.unknown_traffic, Some(UnknownTraffic::OtherNamespace));
+        let BalanceEventKind::Moved(moved) = &events[2].event else { panic!("{events:?}") };
+        assert_eq!(moved.hot.map(|hot| hot.monitor), Some(AccessMonitorKind::IdlePages));
     }
 }

@@ -49,6 +49,7 @@ mod summary;
 mod sweep;
 mod top;
 mod topology;
+mod traffic;
 mod transfer_record;
 mod validation;
 mod verification;
@@ -57,6 +58,7 @@ mod view;
 pub use aggregate::AggregateRecord;
 pub use balance::{
     BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceRound, BalanceStart,
+    HotMemory,
 };
 pub use baseline::{BaselineComparison, ClassChange, ComparedDocuments, FigureChange};
 pub use capacity::{CapacityState, LentCapacity, QueuedTransfer};
@@ -149,6 +151,7 @@ pub use top::{
     TopRecording, TopSnapshot, TopTransfer, TransferSource, UnknownValue,
 };
 pub use topology::TopologyDocument;
+pub use traffic::{DeviceTraffic, TrafficSource, UnknownTraffic};
 pub use transfer_record::{
     ActiveSessions, DaemonState, TransferCounts, TransferDirection, TransferRecord, TransferResult,
     TransferTotal, TransferTotals,

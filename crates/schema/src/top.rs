@@ -2,11 +2,12 @@
 
 use crate::read::{read, schema_of, DocumentError};
 use crate::schemas::TOP_SCHEMA;
-use crate::{BalanceReason, DeviceUse, Nearness};
+use crate::{BalanceReason, DeviceUse, Nearness, UnknownTraffic};
 use numaio_machine::devices::DeviceKind;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::{IoRates, Pressure, ProgramMemory};
 use numaio_machine::set::CpuSet;
+use numaio_machine::sockets::TrafficRates;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -138,6 +139,12 @@ pub struct TopProgram {
     /// I/O in bytes per second; `None` if not permitted, or if there are no rates yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoRates>,
+    /// Bytes per second of its TCP sockets by network device; empty without traffic.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub network: BTreeMap<String, TrafficRates>,
+    /// Why the traffic of its sockets is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_network: Option<UnknownTraffic>,
     /// Devices behind open files and connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceUse>,
@@ -255,10 +262,12 @@ impl TopProgram {
 
     /// Returns the bytes of I/O per second; `None` if unknown.
     ///
-    /// It is the larger of requested bytes and storage traffic: accesses to mapped files are not
-    /// requests, and cached data and sockets do not reach storage.
+    /// It is the larger of requested bytes and the traffic of storage and sockets: accesses to
+    /// mapped files and send(2) are not requests, and cached data does not reach a device.
     pub fn io_bytes_per_s(&self) -> Option<f64> {
-        self.io.map(|io| (io.requested_read + io.requested_write).max(io.storage()))
+        let network: f64 = self.network.values().map(|rates| rates.total()).sum();
+        let io = self.io.map(|io| (io.requested_read + io.requested_write).max(io.storage() + network));
+        io.or_else(|| (network > 0.0).then_some(network))
     }
 
     /// Returns the sum of the memory, without mapped files; `None` if unknown.

@@ -32,6 +32,22 @@ class Access:
 
 
 @dataclasses.dataclass
+class AccessMonitor:
+    """Monitors of accesses to the memory of processes, one for each
+    (``Documentation/admin-guide/mm/damon/usage.rst``).
+    """
+
+    processes: List[MonitoredProcess]
+    """The processes, with the monitored addresses."""
+    sample_us: int
+    """Time between samples in microseconds."""
+    aggregation_us: int
+    """Time over which samples are counted, in microseconds."""
+    on: bool
+    """Whether they are on."""
+
+
+@dataclasses.dataclass
 class ActiveSessions:
     """Running sessions of a user."""
 
@@ -209,10 +225,18 @@ class BalanceDecision:
     """Why."""
     bytes_on: Optional[Dict[int, int]] = None
     """Private memory on each node; ``None`` if not permitted."""
+    hot: Optional[HotMemory] = None
+    """The part that is in use; ``None`` if all memory that was ever touched counts."""
+    not_monitored: Optional[str] = None
+    """Why accesses could not be monitored."""
     predicted_bytes_per_s: Optional[float] = None
     """Predicted rate after a move, in bytes per second."""
     to: Optional[NodeId] = None
     """The node to move to; ``None`` to stay."""
+    traffic: Dict[str, DeviceTraffic] = dataclasses.field(default_factory=dict)
+    """Traffic with each of these devices, by name; empty in older documents."""
+    unknown_traffic: Optional[UnknownTraffic] = None
+    """Why the traffic of its sockets is unknown, of one of its programs at least."""
 
 
 @dataclasses.dataclass
@@ -313,10 +337,14 @@ class BalanceMove:
     """Time of the move in seconds."""
     ended: List[int] = dataclasses.field(default_factory=list)
     """Processes that ended during the move."""
+    hot: Optional[HotMemory] = None
+    """The part that is in use; ``None`` if all memory that was ever touched counts."""
     kept_bytes: Dict[str, int] = dataclasses.field(default_factory=dict)
     """Memory that is never moved, by kind: shared, huge, bound, locked."""
     left_bytes: Dict[str, int] = dataclasses.field(default_factory=dict)
     """Memory that stayed, by reason."""
+    not_monitored: Optional[str] = None
+    """Why accesses could not be monitored."""
 
 
 @dataclasses.dataclass
@@ -415,6 +443,15 @@ class BalanceReasonLowRate:
     reason: Literal["low-rate"]
     least_bytes_per_s: float
     """The least rate in bytes per second."""
+
+
+@dataclasses.dataclass
+class BalanceReasonMonitoring:
+    """Its accesses are monitored first, so that only memory in use is moved."""
+
+    reason: Literal["monitoring"]
+    move_bytes: int
+    """Memory to move without a monitor."""
 
 
 @dataclasses.dataclass
@@ -562,6 +599,8 @@ class BalanceStart:
     """Running daemons that move tasks, memory or interrupts, such as ``irqbalance`` and ``numad``."""
     modeled_nodes: IdSet
     """Nodes whose devices have a model or measured I/O."""
+    missing_sockets: Optional[str] = None
+    """Why the TCP traffic of programs is unknown; ``None`` if the kernel lists sockets."""
     numa_balancing: Optional[int] = None
     """Automatic NUMA balancing of the kernel: 0 off, 1 on, 2 memory tiering, 3 both."""
 
@@ -708,6 +747,23 @@ class Cell:
     """Summary of the medians of the visits; ``None`` if nothing was measured."""
     failure: Optional[str] = None
     """Why the summary is missing, or why visits failed."""
+
+
+@dataclasses.dataclass
+class ChangeAccessMonitor:
+    """Monitors of DAMON for the memory of processes, which are the only ones of the machine.
+    Switching off leaves monitors of other programs alone.
+    """
+
+    change: Literal["access-monitor"]
+    processes: List[MonitoredProcess]
+    """The processes, with the monitored addresses."""
+    sample_us: int
+    """Time between samples in microseconds."""
+    aggregation_us: int
+    """Time over which samples are counted, in microseconds."""
+    on: bool
+    """Whether they are on."""
 
 
 @dataclasses.dataclass
@@ -1647,6 +1703,18 @@ class DeviceObservation:
     """Whether the plan places tasks near this device."""
     bytes: int
     """Bytes moved, both directions together."""
+
+
+@dataclasses.dataclass
+class DeviceTraffic:
+    """Bytes per second that a program exchanges with a device."""
+
+    read_bytes_per_s: float
+    """From the device to memory: read, or received."""
+    write_bytes_per_s: float
+    """From memory to the device: written, or sent."""
+    source: TrafficSource
+    """Source of the values."""
 
 
 @dataclasses.dataclass
@@ -2757,6 +2825,18 @@ class HostReport:
     """
     run: str = ''
     """The fleet run; empty outside of one."""
+
+
+@dataclasses.dataclass
+class HotMemory:
+    """Memory of a group that was in use while a monitor observed it."""
+
+    monitor: AccessMonitorKind
+    """The monitor."""
+    hot_bytes: int
+    """Addresses in use, in bytes."""
+    monitored_bytes: int
+    """Monitored addresses in bytes."""
 
 
 @dataclasses.dataclass
@@ -4084,6 +4164,26 @@ class ModelPrediction:
     """Lower end of the interval; for a prediction, computed from the lower ends of all readings."""
     high: float
     """Upper end of the interval; for a prediction, computed from the upper ends of all readings."""
+
+
+@dataclasses.dataclass
+class MonitoredProcess:
+    """Addresses of a process that a monitor observes."""
+
+    pid: int
+    """Process id."""
+    ranges: List[MonitoredRange]
+    """The addresses, ascending and without overlaps."""
+
+
+@dataclasses.dataclass
+class MonitoredRange:
+    """A range of addresses."""
+
+    start: int
+    """First address."""
+    end: int
+    """First address after it."""
 
 
 @dataclasses.dataclass
@@ -6607,6 +6707,8 @@ class TopProgram:
     """Memory by kind and node; ``None`` if not permitted or not inspected."""
     nearness: Optional[Nearness] = None
     """How much of the program is near its devices; ``None`` without devices of a known node."""
+    network: Dict[str, TrafficRates] = dataclasses.field(default_factory=dict)
+    """Bytes per second of its TCP sockets by network device; empty without traffic."""
     remote: Optional[RemoteShare] = None
     """The remote share; ``None`` if not inspected."""
     threads_on: Dict[int, int] = dataclasses.field(default_factory=dict)
@@ -6615,6 +6717,8 @@ class TopProgram:
     """Effective user ID; ``None`` if the program was idle, and not inspected."""
     unit: Optional[str] = None
     """systemd unit, if its control group names one."""
+    unknown_network: Optional[UnknownTraffic] = None
+    """Why the traffic of its sockets is unknown."""
     why: Optional[str] = None
     """Why the program was inspected only partially."""
 
@@ -6712,6 +6816,16 @@ class TopologyDocument(_methods.TopologyDocumentMethods):
     """
     surroundings: Optional[Surroundings] = None
     """Where this process runs: bare metal, virtual machine, container."""
+
+
+@dataclasses.dataclass
+class TrafficRates:
+    """Bytes per second through sockets."""
+
+    received: float
+    """From the network to memory."""
+    sent: float
+    """From memory to the network."""
 
 
 @dataclasses.dataclass
@@ -7312,6 +7426,9 @@ class WorkloadTool:
 #: A measured quantity of pairs of nodes.
 AccessBasis = Literal["stream", "latency"]
 
+#: A monitor of accesses.
+AccessMonitorKind = Literal["damon", "idle-pages"]
+
 #: A device of the host that is attached to a guest.
 Attachment = Union[
     AttachmentPciFunction,
@@ -7345,6 +7462,7 @@ BalanceReason = Union[
     BalanceReasonHighCost,
     BalanceReasonHarmsOther,
     BalanceReasonUnconfirmed,
+    BalanceReasonMonitoring,
     BalanceReasonCoolDown,
     BalanceReasonSettling,
     BalanceReasonIneffective,
@@ -7385,6 +7503,7 @@ Change = Union[
     ChangeLibvirtPin,
     ChangeVirtualFunctions,
     ChangeProcessPages,
+    ChangeAccessMonitor,
 ]
 
 #: A rule of classification.
@@ -7714,6 +7833,9 @@ SweepScope = Literal["pairs", "cores"]
 #: Exit status of a process.
 ToolExit = Union[ToolExitStatus, ToolExitSignal, ToolExitTimeLimit]
 
+#: Source of the traffic of a program with a device.
+TrafficSource = Literal["storage", "sockets", "calls"]
+
 #: The direction of a transfer.
 Transfer = Literal["send", "receive"]
 
@@ -7728,6 +7850,9 @@ TransferResult = Literal["done", "done-with-failures", "failed", "cut", "refused
 
 #: Source of a transfer's entry.
 TransferSource = Literal["daemon", "job"]
+
+#: The reason why the network traffic of a program is unknown.
+UnknownTraffic = Literal["no-socket-list", "other-namespace", "denied", "first-observation"]
 
 #: The source of a value.
 ValueSource = Union[

@@ -1,5 +1,5 @@
 // A load for comparisons of balancers: one thread loads the first HOT_MIB of its memory in a loop.
-// With a DEVICE, another thread reads it with O_DIRECT into the same memory.
+// With a DEVICE, another thread reads it with O_DIRECT into the same memory; with "buffered" through the page cache, which it drops.
 //
 // Writes the bytes so far to the file PROGRESS: those of the device, or else those loaded.
 
@@ -18,6 +18,7 @@ enum { BLOCK = 1 << 20 };
 
 static uint64_t *memory;
 static size_t hot;
+static int flags = O_RDONLY | O_DIRECT;
 static atomic_ullong loaded, transferred;
 
 static void *load(void *unused)
@@ -38,12 +39,14 @@ static void *load(void *unused)
 
 static void *transfer(void *device)
 {
-	int file = open(device, O_RDONLY | O_DIRECT);
+	int file = open(device, flags);
 	off_t offset = 0;
 	for (size_t at = 0; file >= 0; at = (at + BLOCK) % hot) {
 		ssize_t bytes = pread(file, (char *)memory + at, BLOCK, offset);
 		if (bytes < 0)
 			break;
+		if (!(flags & O_DIRECT))
+			posix_fadvise(file, offset, bytes, POSIX_FADV_DONTNEED);
 		offset = bytes ? offset + bytes : 0;
 		transferred += (unsigned long long)bytes;
 	}
@@ -54,9 +57,11 @@ static void *transfer(void *device)
 int main(int argc, char **argv)
 {
 	if (argc < 4 || atoi(argv[1]) < 1) {
-		fprintf(stderr, "usage: balance_load HOT_MIB COLD_MIB PROGRESS [DEVICE]\n");
+		fprintf(stderr, "usage: balance_load HOT_MIB COLD_MIB PROGRESS [DEVICE [buffered]]\n");
 		return 1;
 	}
+	if (argc > 5)
+		flags = O_RDONLY;
 	hot = (size_t)atoi(argv[1]) << 20;
 	size_t bytes = hot + ((size_t)atoi(argv[2]) << 20);
 	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,21 +1,17 @@
 //! Route messages of rtnetlink(7): encoding of requests and decoding of replies.
 
+use numaio_machine::netlink::{
+    aligned, attributes, error_number, message, number, short, HEADER, NLMSG_ERROR, NLM_F_REQUEST,
+};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::RangeInclusive;
 
-const HEADER: usize = 16;
 const ROUTE: usize = 12;
-const NLMSG_ERROR: u16 = 2;
-const NLM_F_REQUEST: u16 = 1;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 /// Dead or without carrier (`RTNH_F_DEAD`, `RTNH_F_LINKDOWN`): the kernel skips these next hops.
 const UNUSABLE: u8 = 1 | 16;
-
-/// Valid error numbers (`MAX_ERRNO` of `include/linux/err.h`).
-const ERRORS: RangeInclusive<i32> = 1..=4095;
 
 /// Attributes of a route (`include/uapi/linux/rtnetlink.h`).
 mod attribute {
@@ -81,18 +77,13 @@ pub fn request(to: IpAddr, from: Option<IpAddr>, flags: u32) -> Vec<u8> {
         IpAddr::V4(_) => (AF_INET, 32),
         IpAddr::V6(_) => (AF_INET6, 128),
     };
-    let mut message = vec![0; HEADER];
-    message.extend([family, bits, if from.is_some() { bits } else { 0 }, 0, 0, 0, 0, 0]);
-    message.extend(flags.to_ne_bytes());
-    push_address(&mut message, attribute::DST, to);
+    let mut body = vec![family, bits, if from.is_some() { bits } else { 0 }, 0, 0, 0, 0, 0];
+    body.extend(flags.to_ne_bytes());
+    push_address(&mut body, attribute::DST, to);
     if let Some(from) = from {
-        push_address(&mut message, attribute::SRC, from);
+        push_address(&mut body, attribute::SRC, from);
     }
-    let length = message.len() as u32;
-    message[..4].copy_from_slice(&length.to_ne_bytes());
-    message[4..6].copy_from_slice(&RTM_GETROUTE.to_ne_bytes());
-    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-    message
+    message(RTM_GETROUTE, NLM_F_REQUEST, &body)
 }
 
 /// Appends an address; 4 or 16 bytes need no padding.
@@ -111,11 +102,8 @@ pub fn reply(bytes: &[u8]) -> Reply {
     let length = number(bytes, 0).map_or(0, |length| length as usize);
     let Some(message) = bytes.get(..length).filter(|_| length >= HEADER) else { return Reply::Other };
     match short(message, 4) {
-        Some(NLMSG_ERROR) => {
-            let error = number(message, HEADER).map(|error| (error as i32).wrapping_neg());
-            // 0 is an acknowledgment, which was not requested.
-            error.filter(|error| ERRORS.contains(error)).map_or(Reply::Other, Reply::Error)
-        }
+        // An acknowledgment was not requested.
+        Some(NLMSG_ERROR) => error_number(&message[HEADER..]).map_or(Reply::Other, Reply::Error),
         Some(RTM_NEWROUTE) => route(message).map_or(Reply::Other, Reply::Route),
         _ => Reply::Other,
     }
@@ -166,33 +154,10 @@ fn gateway(kind: u16, value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Iterates over attributes: length, kind and value, each padded to four bytes.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let length = usize::from(short(bytes, 0)?);
-        let value = bytes.get(4..length)?;
-        let kind = short(bytes, 2)?;
-        bytes = bytes.get(aligned(length)..).unwrap_or_default();
-        Some((kind, value))
-    })
-}
-
-fn aligned(length: usize) -> usize {
-    length.next_multiple_of(4)
-}
-
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = || <[u8; 4]>::try_from(bytes).ok().map(|bytes| Ipv4Addr::from(bytes).into());
     let v6 = || <[u8; 16]>::try_from(bytes).ok().map(|bytes| Ipv6Addr::from(bytes).into());
     v4().or_else(v6)
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
-}
-
-fn short(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
 }
 
 #[cfg(test)]

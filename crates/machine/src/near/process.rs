@@ -4,6 +4,7 @@ use super::host::locate_failed;
 use super::walk::{Position, Resource, Walk};
 use super::{file, sockets};
 use crate::locate::{DeviceNumber, LocateExt, OpenFile, OpenedFacts, PathFacts, PathKind};
+use crate::sockets::socket_inode;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -12,8 +13,6 @@ use std::net::IpAddr;
 const MAX_FILES: usize = 1 << 16;
 /// Maximum number of files and peers to follow.
 const MAX_PLACES: usize = 256;
-/// Start of the target of a socket's link, before its inode.
-const SOCKET: &str = "socket:[";
 
 /// Location of an open file: device files by their own number, others by their file system.
 type Place = (DeviceNumber, Option<DeviceNumber>, Option<u64>);
@@ -79,7 +78,7 @@ fn report_rest(walk: &mut Walk, at: Position, subject: &str, others: usize, othe
 
 /// Returns inodes of connected sockets with their peers; none if it has no socket.
 fn peers_of<'a>(walk: &Walk<'a>, pid: u32, opened: &OpenedFacts) -> Cow<'a, HashMap<u64, IpAddr>> {
-    if !opened.files.iter().any(|file| file.target.starts_with(SOCKET)) {
+    if !opened.files.iter().any(|file| socket_inode(&file.target).is_some()) {
         return Cow::default();
     }
     match walk.own_connections.filter(|_| opened.same_network == Some(true)) {
@@ -91,8 +90,7 @@ fn peers_of<'a>(walk: &Walk<'a>, pid: u32, opened: &OpenedFacts) -> Cow<'a, Hash
 fn sort<'f>(opened: &'f OpenedFacts, peers: &HashMap<u64, IpAddr>) -> Open<'f> {
     let mut open = Open::default();
     for file in opened.files.iter().take(MAX_FILES) {
-        let inode = file.target.strip_prefix(SOCKET).and_then(|rest| rest.strip_suffix(']')?.parse().ok());
-        let peer = inode.and_then(|inode: u64| peers.get(&inode));
+        let peer = socket_inode(&file.target).and_then(|inode| peers.get(&inode));
         match (peer, &file.facts) {
             (Some(peer), _) => *open.peers.entry(*peer).or_default() += 1,
             (None, Some(facts)) if file.target.starts_with('/') && facts.kind != PathKind::Other => {

@@ -1,6 +1,7 @@
 //! Parsers of a program's memory: `/proc/PID/numa_maps` by kind of memory, and the ranges in
 //! `/proc/PID/maps` that can be moved (Documentation/filesystems/proc.rst, 1.1 and 3.7).
 
+use super::status_file::kilobytes;
 use crate::ids::NodeId;
 use crate::process::{address_range, is_memory, NumaMapping};
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,20 @@ pub fn locked_mappings(smaps: &str) -> BTreeSet<u64> {
     locked
 }
 
+/// Returns the mappings that have transparent huge pages: those with `AnonHugePages` in
+/// `/proc/PID/smaps`.
+pub fn huge_mappings(smaps: &str) -> Vec<Range<u64>> {
+    let (mut mapping, mut huge) = (None, Vec::new());
+    for line in smaps.lines() {
+        if let Some(size) = line.strip_prefix("AnonHugePages:") {
+            huge.extend(mapping.clone().filter(|_| kilobytes(size.trim()) > 0));
+        } else if let Some(range) = line.split_ascii_whitespace().next().and_then(address_range) {
+            mapping = Some(range);
+        }
+    }
+    huge
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +195,15 @@ mod tests {
         assert_eq!(starts(&BTreeSet::new(), true).len(), 5);
     }
 
+    #[test]
+    fn finds_mappings_with_huge_pages() {
+        let smaps = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0\nRss: 4 kB\nAnonHugePages:         0 kB\n\
+                     7f0000400000-7f0000800000 rw-p 00000000 00:00 0\nAnonHugePages:      2048 kB\nVmFlags: rd\n";
+        let found: Vec<(u64, u64)> =
+            huge_mappings(smaps).into_iter().map(|range| (range.start, range.end)).collect();
+        assert_eq!(found, [(0x7f00_0040_0000, 0x7f00_0080_0000)]);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -189,6 +213,7 @@ mod tests {
             let _ = parse_program_memory(&NUMA_MAPS[..cut]);
             let line = format!("7f default anon={number} N{number}={number} N0={number} kernelpagesize_kB={number}");
             let _ = parse_program_memory(&line);
+            let _ = huge_mappings(&text);
             let _ = movable_ranges(&text, &line, &locked_mappings(&text), false);
             let _ = movable_ranges(&format!("{number:x}-0 rw-p"), &line, &BTreeSet::new(), true);
         }

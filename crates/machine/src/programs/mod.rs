@@ -17,12 +17,12 @@ mod watch;
 pub use control_group::{
     control_group, group_io, group_limits, is_in_group, parse_io_stat, unit_of, GroupIo, GroupLimits,
 };
-pub use mappings::{locked_mappings, movable_ranges, parse_program_memory, ProgramMemory};
+pub use mappings::{huge_mappings, locked_mappings, movable_ranges, parse_program_memory, ProgramMemory};
 pub use node_load::{LoadSample, NodeLoad, Pressure};
 pub use rates::{rates, IoRates, ProgramRates};
 pub use sample::{
-    read_counters, read_details, read_memory, read_movable_ranges, read_thread, running_programs,
-    ProgramDetails, ProgramSample, ThreadSample,
+    huge_page_bytes, read_counters, read_details, read_huge_mappings, read_memory, read_movable_ranges,
+    read_thread, running_programs, ProgramDetails, ProgramSample, ThreadSample,
 };
 pub(crate) use status_file::kilobytes;
 pub use status_file::{parse_io, parse_status, IoCounters, StatusFacts};

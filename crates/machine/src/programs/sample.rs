@@ -163,6 +163,18 @@ pub fn read_movable_ranges(
     Some(super::mappings::movable_ranges(&text("maps")?, &text("numa_maps")?, &locked, override_policies))
 }
 
+/// Reads the mappings of a program that have transparent huge pages; none if not permitted.
+pub fn read_huge_mappings(root: &dyn Sysfs, pid: u32) -> Vec<std::ops::Range<u64>> {
+    let smaps = root.optional(&format!("/proc/{pid}/smaps"));
+    smaps.map(|text| super::mappings::huge_mappings(&text)).unwrap_or_default()
+}
+
+/// Returns the size of a transparent huge page in bytes; 2 MiB if the kernel does not report it.
+pub fn huge_page_bytes(root: &dyn Sysfs) -> u64 {
+    let size = root.value::<u64>("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok();
+    size.filter(|size| size.is_power_of_two()).unwrap_or(2 << 20)
+}
+
 /// Returns which of these programs run, by name.
 pub fn running_programs(root: &dyn Sysfs, names: &[&str]) -> Vec<String> {
     let comm = |pid: u32| root.optional(&format!("/proc/{pid}/comm"));

@@ -4,7 +4,7 @@ use super::rates::{rates, ProgramRates};
 use super::sample::{read_details, read_io, read_memory, read_stat, ProgramSample};
 use crate::ids::{CpuId, NodeId};
 use crate::sysfs::Sysfs;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How often expensive files are read.
@@ -75,6 +75,8 @@ pub struct ProgramWatch {
     programs: BTreeMap<u32, TrackedProgram>,
     /// Ids of kernel threads, with the round in which they were checked.
     kernel_threads: BTreeMap<u32, u64>,
+    /// Programs that are active by what the watch does not count.
+    active: BTreeSet<u32>,
 }
 
 impl ProgramWatch {
@@ -100,6 +102,12 @@ impl ProgramWatch {
         let oldest = round.saturating_sub(self.options.kernel_rounds);
         self.kernel_threads.retain(|_, checked| *checked > oldest);
         found
+    }
+
+    /// Sets the programs that are active regardless of their CPU time and storage: their sockets
+    /// move data.
+    pub fn set_active(&mut self, pids: BTreeSet<u32>) {
+        self.active = pids;
     }
 
     /// Discards the memory of a program, so that the next round reads it again.
@@ -170,7 +178,9 @@ impl ProgramWatch {
     ) -> (Option<ProgramRates>, bool) {
         let coarse =
             before.and_then(|before| rates(&before.sample, sample, at.saturating_sub(before.at), node_of));
-        let is_active = self.options.all_active || coarse.as_ref().is_some_and(|rates| self.is_active(rates));
+        let is_active = self.options.all_active
+            || self.active.contains(&sample.pid)
+            || coarse.as_ref().is_some_and(|rates| self.is_active(rates));
         if is_active {
             sample.details = read_details(root, sample.pid).ok();
         }

@@ -1,9 +1,12 @@
-//! What a balancer decides on: groups, nodes, devices and options.
+//! What a balancer decides on: groups, nodes, devices and options; and its decisions.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_schema::BalanceReason;
 use std::collections::BTreeMap;
+
+/// Least memory for which a monitor costs less than it may save, in bytes.
+const LEAST_MONITORED: u64 = 32 << 20;
 
 /// The observed state of a machine in one round.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,6 +28,8 @@ pub struct BalanceGroup {
     pub position: BTreeMap<NodeId, f64>,
     /// Private memory by node, in bytes.
     pub bytes_on: BTreeMap<NodeId, u64>,
+    /// The part of it that is in use, by node; `None` if it was not monitored. Only this is moved.
+    pub hot_on: Option<BTreeMap<NodeId, u64>>,
     /// CPUs in use.
     pub cpus: f64,
     /// Number of threads.
@@ -92,8 +97,43 @@ impl BalanceGroup {
 
     /// Returns the bytes that a move to a node takes.
     pub fn bytes_to_move(&self, to: NodeId) -> u64 {
-        let elsewhere = self.bytes_on.iter().filter(|(node, _)| **node != to);
+        let bytes_on = self.hot_on.as_ref().unwrap_or(&self.bytes_on);
+        let elsewhere = bytes_on.iter().filter(|(node, _)| **node != to);
         elsewhere.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+}
+
+/// A decision about a group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupDecision {
+    /// Index of the group in the problem.
+    pub group: usize,
+    /// The node to move to now; `None` to stay.
+    pub to: Option<NodeId>,
+    /// The best node so far, even if the group stays.
+    pub best: Option<NodeId>,
+    /// Predicted rate on the best node, in bytes per second.
+    pub predicted_bytes_per_s: Option<f64>,
+    /// Why.
+    pub reason: BalanceReason,
+}
+
+impl GroupDecision {
+    /// Returns whether monitoring the group's accesses would reduce the cost of a move that is
+    /// worthwhile, or that only costs too much; `None` or the bytes that would be moved.
+    pub fn monitored_bytes(&self, problem: &BalanceProblem) -> Option<u64> {
+        let group = problem.groups.get(self.group).filter(|group| group.hot_on.is_none())?;
+        let depends_on_bytes = matches!(
+            self.reason,
+            BalanceReason::Gain { .. }
+                | BalanceReason::Unconfirmed { .. }
+                | BalanceReason::HighCost { .. }
+                | BalanceReason::TooMuchMemory { .. }
+                | BalanceReason::TargetFull { .. }
+                | BalanceReason::ByteLimit { .. }
+        );
+        let bytes = group.bytes_to_move(self.to.or(self.best)?);
+        (depends_on_bytes && bytes >= LEAST_MONITORED).then_some(bytes)
     }
 }
 

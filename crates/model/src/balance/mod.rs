@@ -11,13 +11,15 @@ mod inputs;
 #[cfg(test)]
 mod tests;
 mod throughput;
+mod traffic;
 
 pub use device_rates::{device_rates, DeviceRates};
 use history::{History, ObservedEffect, PastMove};
-pub use inputs::{BalanceDevice, BalanceGroup, BalanceNode, BalanceOptions, BalanceProblem};
+pub use inputs::{BalanceDevice, BalanceGroup, BalanceNode, BalanceOptions, BalanceProblem, GroupDecision};
 use numaio_machine::ids::NodeId;
 use numaio_schema::BalanceReason;
 use throughput::{at_node, device_busy, Position, RatePredictor, BUSY};
+pub use traffic::{device_traffic, TrafficInputs};
 
 /// Time of a move that does not depend on its size, in seconds.
 const FIXED_S: f64 = 0.02;
@@ -40,21 +42,6 @@ const MOST_PAIRED: usize = 24;
 
 /// Differences of predicted rates that count as equal, as a share.
 const EQUAL: f64 = 0.01;
-
-/// A decision about a group.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GroupDecision {
-    /// Index of the group in the problem.
-    pub group: usize,
-    /// The node to move to now; `None` to stay.
-    pub to: Option<NodeId>,
-    /// The best node so far, even if the group stays.
-    pub best: Option<NodeId>,
-    /// Predicted rate on the best node, in bytes per second.
-    pub predicted_bytes_per_s: Option<f64>,
-    /// Why.
-    pub reason: BalanceReason,
-}
 
 /// A balancer with its memory of past moves.
 #[derive(Debug)]

@@ -178,6 +178,7 @@ impl World {
                 id: group.id.to_string(),
                 position: at_node(id(*node)),
                 bytes_on: BTreeMap::from([(id(*node), group.bytes)]),
+                hot_on: None,
                 cpus: rate * group.cpu * random.noise(0.05),
                 threads: 1,
                 bytes_per_s: rate,
@@ -335,6 +336,7 @@ fn group(id: &str, node: u32, rate: f64) -> BalanceGroup {
         id: id.into(),
         position: at_node(NodeId(node)),
         bytes_on: BTreeMap::from([(NodeId(node), 64 << 20)]),
+        hot_on: None,
         cpus: 0.1,
         threads: 2,
         bytes_per_s: rate,
@@ -480,6 +482,37 @@ fn every_obstacle_has_its_reason() {
     assert_eq!(reason(&problem(vec![remote()]), margin), "small-gain");
     let fixed = BalanceGroup { allowed: NodeSet::one(NodeId(0)), ..remote() };
     assert_eq!(reason(&problem(vec![fixed]), options), "best-node");
+}
+
+#[test]
+fn only_memory_in_use_costs_a_move() {
+    let options = BalanceOptions { confirm_rounds: 1, move_bytes_per_s: 10e6, ..BalanceOptions::default() };
+    let decide = |hot_on| {
+        let bytes_on = BTreeMap::from([(NodeId(0), 900 << 20)]);
+        let problem = problem(vec![BalanceGroup { bytes_on, hot_on, ..group("a", 0, 0.98e9) }]);
+        let decision = Balancer::new(options).decide(&problem, 1000.0).remove(0);
+        let monitored = decision.monitored_bytes(&problem);
+        (decision, monitored)
+    };
+    let (unknown, monitored) = decide(None);
+    assert_eq!((unknown.reason.name(), monitored), ("high-cost", Some(900 << 20)));
+    let (hot, monitored) = decide(Some(BTreeMap::from([(NodeId(0), 8 << 20)])));
+    assert!(
+        matches!(hot.reason, BalanceReason::Gain { move_bytes, .. } if move_bytes == 8 << 20),
+        "{:?}",
+        hot.reason
+    );
+    assert_eq!(monitored, None, "it was monitored already");
+    let small = problem(vec![group("a", 0, 0.98e9)]);
+    let small = BalanceProblem {
+        groups: vec![BalanceGroup {
+            bytes_on: BTreeMap::from([(NodeId(0), 1 << 20)]),
+            ..small.groups[0].clone()
+        }],
+        ..small
+    };
+    let decision = Balancer::new(options).decide(&small, 1000.0).remove(0);
+    assert_eq!((decision.to, decision.monitored_bytes(&small)), (Some(NodeId(1)), None));
 }
 
 #[test]

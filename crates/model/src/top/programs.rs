@@ -54,6 +54,8 @@ pub fn top_program(
         allowed: threads.filter_map(|thread| thread.allowed.as_ref()).fold(None, allowed),
         memory: inspected.memory,
         io: rates.and_then(|rates| rates.io),
+        network: BTreeMap::new(),
+        unknown_network: None,
         devices: inspected.devices,
         nearness: inspected.nearness,
         remote: None,

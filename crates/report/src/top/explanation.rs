@@ -1,10 +1,11 @@
 //! The explanation of a program: its place, its devices, and why it is remote.
 
 use super::cells::format_rate;
-use crate::balance_text::balance_reason_text;
+use crate::balance_text::{balance_reason_text, unknown_traffic_text};
 use crate::phrases::{count, joined, percent, program_name, short};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
+use numaio_machine::sockets::TrafficRates;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{Nearness, RemoteFrom, TopProgram};
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ pub fn program_explanation(program: &TopProgram, unit: BandwidthUnit) -> Vec<Str
     let mut lines = vec![identity(program), cpus(program)];
     lines.extend(memory(program));
     lines.extend(io(program, unit));
+    lines.extend(network(program, unit));
     for used in &program.devices {
         let node = used.node.map_or("of an unknown node".to_owned(), |node| format!("on node {node}"));
         let reached = match used.reached_via.as_str() {
@@ -85,6 +87,18 @@ fn io(program: &TopProgram, unit: BandwidthUnit) -> Option<String> {
         rate(io.storage_read),
         rate(io.storage_write)
     ))
+}
+
+fn network(program: &TopProgram, unit: BandwidthUnit) -> Option<String> {
+    if let Some(why) = program.unknown_network {
+        return Some(format!("TCP: {}", unknown_traffic_text(why)));
+    }
+    let of_device = |(device, rates): (&String, &TrafficRates)| {
+        let rate = |bytes_per_s: f64| format_rate(bytes_per_s, unit);
+        format!("{} receives {} and sends {}", short(device), rate(rates.received), rate(rates.sent))
+    };
+    (!program.network.is_empty())
+        .then(|| format!("TCP: {}", joined(program.network.iter().map(of_device), ", ")))
 }
 
 fn remote(program: &TopProgram) -> String {

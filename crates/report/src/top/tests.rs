@@ -1,7 +1,8 @@
 use super::*;
 use crate::style::TextStyle;
+use numaio_machine::sockets::TrafficRates;
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::TopSnapshot;
+use numaio_schema::{TopProgram, TopSnapshot, UnknownTraffic};
 use proptest::prelude::*;
 
 fn snapshot() -> TopSnapshot {
@@ -82,12 +83,30 @@ fn explanation_states_memory_devices_and_the_remote_share() {
 }
 
 #[test]
+fn explanation_states_the_traffic_of_sockets() {
+    let mut program = snapshot().programs[1].clone();
+    let lines = |program: &TopProgram| program_explanation(program, BandwidthUnit::default()).join("\n");
+    assert!(!lines(&program).contains("TCP"));
+    program.network.insert("eth0".to_owned(), TrafficRates { received: 117e6, sent: 2e6 });
+    assert!(
+        lines(&program).contains("\nTCP: eth0 receives 117 MB/s and sends 2.0 MB/s\n"),
+        "{}",
+        lines(&program)
+    );
+    program.io = None;
+    assert_eq!(program.io_bytes_per_s(), Some(119e6));
+    program.unknown_network = Some(UnknownTraffic::OtherNamespace);
+    assert!(lines(&program).contains("TCP: its sockets are invisible in another network namespace"));
+}
+
+#[test]
 fn hostile_names_cannot_control_a_terminal() {
     let mut snapshot = snapshot();
     let hostile = "\u{1b}[2J\u{202e}x\n";
     snapshot.programs[1].name = hostile.to_owned();
     snapshot.programs[1].devices[0].device = hostile.to_owned();
     snapshot.programs[1].unit = Some(hostile.to_owned());
+    snapshot.programs[1].network.insert(hostile.to_owned(), TrafficRates::default());
     snapshot.devices[0].name = hostile.to_owned();
     snapshot.transfers[0].what = hostile.to_owned();
     let unit = BandwidthUnit::default();

@@ -293,7 +293,7 @@ impl Control for Simulated {
             }
             // The simulated cards have no indirection table.
             Change::ReceiveTable { .. } => refused("Operation not supported"),
-            Change::Prefetchers { .. } | Change::VirtualFunctions { .. } => {
+            Change::Prefetchers { .. } | Change::VirtualFunctions { .. } | Change::AccessMonitor(_) => {
                 refused("No such file or directory")
             }
             // It runs no processes.

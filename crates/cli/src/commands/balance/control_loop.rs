@@ -5,8 +5,9 @@ use super::events::EventWriter;
 use super::selection::Selection;
 use crate::commands::placement;
 use crate::commands::program_moves::{
-    build_problem, group_programs, lock, members_of, original_affinities, remove_ended, BalanceConfig,
-    Knowledge, Observation, Observer, ProgramGroup, ProgramMover,
+    build_problem, group_programs, lock, members_of, missing_sockets, original_affinities, remove_ended,
+    BalanceConfig, HotMemoryMonitor, Knowledge, MonitoredGroup, Observation, Observer, ProgramGroup,
+    ProgramMover, SeenProgram,
 };
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -18,10 +19,13 @@ use numaio_linux::{process, Kernel};
 use numaio_machine::conditions;
 use numaio_machine::discover::discover_quick;
 use numaio_machine::ids::NodeId;
-use numaio_machine::programs::{running_programs, ObservedProgram};
+use numaio_machine::programs::running_programs;
 use numaio_machine::topology::Topology;
 use numaio_model::{BalanceOptions, BalanceProblem, Balancer, GroupDecision};
-use numaio_schema::{BalanceDecision, BalanceEventKind, BalanceRound, BalanceStart, IoRecord, Model};
+use numaio_schema::{
+    BalanceDecision, BalanceEventKind, BalanceReason, BalanceRound, BalanceStart, DeviceTraffic, IoRecord,
+    Model,
+};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -69,15 +73,22 @@ pub fn run(
         observer: Observer::new(kernel, &topology, selection.is_named()),
         balancer: Balancer::new(options(args, config)),
         mover: ProgramMover { common, kernel, knowledge: &knowledge, originals },
+        hot: HotMemoryMonitor::new(common, kernel, &fingerprint, args.override_policies),
+        is_monitoring: false,
         events: EventWriter::new(common, args, &fingerprint),
         moves: 0,
         moved_bytes: 0,
     };
+    if !args.dry_run {
+        balancing_loop.hot.recover();
+    }
     balancing_loop.start(kernel, &models, &records)?;
     balancing_loop.observer.observe(&selection.pids(kernel));
     while wait(args.every) {
         balancing_loop.round(&selection.pids(kernel))?;
-        if args.once || (selection.is_named() && balancing_loop.has_ended(&args.pids)) {
+        // One more interval if the accesses of a program are monitored before its move.
+        let is_done = args.once && !balancing_loop.is_monitoring;
+        if is_done || (selection.is_named() && balancing_loop.has_ended(&args.pids)) {
             break;
         }
         if balancing_loop.events.round.is_multiple_of(PRUNE_ROUNDS) {
@@ -131,6 +142,9 @@ struct BalancingLoop<'a> {
     observer: Observer<'a>,
     balancer: Balancer,
     mover: ProgramMover<'a>,
+    hot: HotMemoryMonitor<'a>,
+    /// Whether moves of this round wait for a monitor.
+    is_monitoring: bool,
     events: EventWriter<'a>,
     moves: u64,
     moved_bytes: u64,
@@ -146,6 +160,7 @@ impl BalancingLoop<'_> {
             numa_balancing: conditions::read(kernel).numa_balancing,
             daemons: running_programs(kernel, &DAEMONS),
             modeled_nodes: of_models.chain(of_records).collect(),
+            missing_sockets: missing_sockets(),
         }))
     }
 
@@ -154,9 +169,14 @@ impl BalancingLoop<'_> {
         let before = process::cpu_time_s();
         let observation = self.observer.observe(pids);
         let groups = group_programs(self.mover.knowledge, &observation);
-        let problem = build_problem(self.mover.knowledge, &observation, &groups, &self.mover.originals);
-        let at = self.observer.elapsed_s();
-        let decisions = self.balancer.decide(&problem, at);
+        let at = self.observer.elapsed();
+        self.hot.collect(at);
+        let hot = &self.hot;
+        let hot_on = |group: &str| Some(hot.of(group)?.ok()?.bytes_on().clone());
+        let (knowledge, originals) = (self.mover.knowledge, &self.mover.originals);
+        let problem = build_problem(knowledge, &observation, &groups, originals, &hot_on);
+        let mut decisions = self.balancer.decide(&problem, at.as_secs_f64());
+        self.monitor(&problem, &observation, &groups, &mut decisions, at);
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         self.events.write(BalanceEventKind::Round(BalanceRound {
             programs: count(observation.programs.len()),
@@ -165,14 +185,50 @@ impl BalancingLoop<'_> {
             nodes: observation.nodes.clone(),
             pressure: observation.pressure,
         }))?;
+        let topology = self.mover.knowledge.topology;
         for decision in &decisions {
-            self.events.write_decision(describe(&problem, &observation, &groups, decision))?;
+            let described = describe(topology, &problem, &observation, &groups, decision);
+            self.events.write_decision(with_hot_memory(described, &self.hot))?;
         }
         for decision in decisions.iter().filter(|decision| decision.to.is_some()) {
             self.perform(&problem, &observation, &groups, decision)?;
         }
         let ids: Vec<String> = groups.into_iter().map(|group| group.id).collect();
         self.events.end_round(&ids)
+    }
+
+    /// Starts to monitor the accesses of groups that would move much memory. Their moves wait until
+    /// the next round, which moves what is in use.
+    fn monitor(
+        &mut self,
+        problem: &BalanceProblem,
+        observation: &Observation,
+        groups: &[ProgramGroup],
+        decisions: &mut [GroupDecision],
+        at: Duration,
+    ) {
+        // A dry run changes nothing, not even a monitor.
+        if self.args.dry_run {
+            return;
+        }
+        let wanted: Vec<(usize, u64)> = decisions
+            .iter()
+            .filter(|decision| self.hot.of(&groups[decision.group].id).is_none())
+            .filter_map(|decision| Some((decision.group, decision.monitored_bytes(problem)?)))
+            .collect();
+        let monitored = |(group, _): &(usize, u64)| MonitoredGroup {
+            id: &groups[*group].id,
+            members: members_of(observation, &groups[*group]),
+        };
+        self.hot.start(wanted.iter().map(monitored).collect(), self.args.every, at);
+        let is_waiting = |group: usize| self.hot.is_running_for(&groups[group].id);
+        self.is_monitoring = wanted.iter().any(|(group, _)| is_waiting(*group));
+        for (group, move_bytes) in wanted.into_iter().filter(|(group, _)| is_waiting(*group)) {
+            if let Some(decision) = decisions.iter_mut().find(|decision| decision.group == group) {
+                decision.to = None;
+                decision.reason = BalanceReason::Monitoring { move_bytes };
+            }
+        }
     }
 
     /// Moves a group, or in a dry run only counts it as moved.
@@ -189,11 +245,12 @@ impl BalancingLoop<'_> {
             self.balancer.record(problem, decision, at, 0);
             return Ok(());
         }
-        match self.mover.move_group(observation, group, to) {
+        match self.mover.move_group(observation, group, to, self.hot.of(&group.id)) {
             Ok(moved) => {
                 self.moves += 1;
                 self.moved_bytes += moved.moved_bytes;
                 self.balancer.record(problem, decision, at, moved.moved_bytes);
+                self.hot.expire_place(&group.id, self.observer.elapsed());
                 for seen in members_of(observation, group) {
                     self.observer.expire_memory(seen.program.sample.pid);
                 }
@@ -229,6 +286,7 @@ impl BalancingLoop<'_> {
 }
 
 fn describe(
+    topology: &Topology,
     problem: &BalanceProblem,
     observation: &Observation,
     groups: &[ProgramGroup],
@@ -236,29 +294,53 @@ fn describe(
 ) -> BalanceDecision {
     let group = &problem.groups[decision.group];
     let members = members_of(observation, &groups[decision.group]);
-    let members: Vec<&ObservedProgram> = members.into_iter().map(|seen| &seen.program).collect();
     let mut cpus_on: BTreeMap<NodeId, f64> = BTreeMap::new();
-    for (node, cpus) in
-        members.iter().filter_map(|program| program.rates.as_ref()).flat_map(|rates| &rates.cpus_on)
-    {
+    let rates = members.iter().filter_map(|seen| seen.program.rates.as_ref());
+    for (node, cpus) in rates.flat_map(|rates| &rates.cpus_on) {
         *cpus_on.entry(*node).or_default() += cpus;
     }
-    let rate = |program: &&&ObservedProgram| {
-        program.rates.as_ref().and_then(|rates| rates.io).map_or(0.0, |io| io.storage())
-    };
-    let busiest = members.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)));
+    let busiest =
+        members.iter().max_by(|one, other| one.device_bytes_per_s().total_cmp(&other.device_bytes_per_s()));
     let devices = group.devices.keys().filter_map(|index| problem.devices.get(*index));
-    let is_readable = members.iter().any(|program| program.sample.memory.is_some());
+    let is_readable = members.iter().any(|seen| seen.program.sample.memory.is_some());
     BalanceDecision {
         group: group.id.clone(),
-        name: busiest.map(|program| program.sample.name.clone()).unwrap_or_default(),
-        pids: members.iter().map(|program| program.sample.pid).collect(),
+        name: busiest.map(|seen| seen.program.sample.name.clone()).unwrap_or_default(),
+        pids: members.iter().map(|seen| seen.program.sample.pid).collect(),
         devices: devices.map(|device| device.name.clone()).collect(),
+        traffic: traffic_of(topology, &members),
+        unknown_traffic: members.iter().find_map(|seen| seen.unknown_traffic),
         bytes_per_s: group.bytes_per_s,
         cpus_on,
         bytes_on: is_readable.then(|| group.bytes_on.clone()),
+        hot: None,
+        not_monitored: None,
         to: decision.to,
         predicted_bytes_per_s: decision.predicted_bytes_per_s,
         reason: decision.reason.clone(),
     }
+}
+
+/// Adds what is known of the memory in use.
+fn with_hot_memory(mut decision: BalanceDecision, hot: &HotMemoryMonitor<'_>) -> BalanceDecision {
+    match hot.of(&decision.group) {
+        Some(Ok(found)) => decision.hot = Some(found.summary()),
+        Some(Err(why)) => decision.not_monitored = Some(why.to_owned()),
+        None => {}
+    }
+    decision
+}
+
+/// Returns the traffic of programs with each device, by its name.
+fn traffic_of(topology: &Topology, members: &[&SeenProgram]) -> BTreeMap<String, DeviceTraffic> {
+    let mut sums: BTreeMap<String, DeviceTraffic> = BTreeMap::new();
+    for (index, traffic) in members.iter().flat_map(|seen| &seen.traffic) {
+        let Some(device) = topology.devices.get(*index) else { continue };
+        let name = device.distinct_name(&topology.devices);
+        let none = DeviceTraffic { read_bytes_per_s: 0.0, write_bytes_per_s: 0.0, source: traffic.source };
+        let sum = sums.entry(name).or_insert(none);
+        sum.read_bytes_per_s += traffic.read_bytes_per_s;
+        sum.write_bytes_per_s += traffic.write_bytes_per_s;
+    }
+    sums
 }

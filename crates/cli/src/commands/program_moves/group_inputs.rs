@@ -1,16 +1,15 @@
 //! The observed state of a machine as the problem of a balancer.
 
 use super::config::{BalanceConfig, ListedProgram};
-use super::observer::{is_storage, Observation, ProgramUses, SeenProgram};
+use super::observer::{Observation, ProgramUses, SeenProgram};
 use clap::ValueEnum;
 use numaio_linux::process::{is_super_user, user};
-use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
-use numaio_machine::programs::{IoRates, ProgramDetails};
+use numaio_machine::programs::ProgramDetails;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_model::{device_rates, BalanceDevice, BalanceGroup, BalanceNode, BalanceProblem};
-use numaio_schema::{BalanceReason, IoRecord, Model};
+use numaio_schema::{BalanceReason, DeviceTraffic, IoRecord, Model};
 use std::collections::BTreeMap;
 
 /// Share of memory bound by the program itself from which its policy is respected.
@@ -60,10 +59,9 @@ pub fn group_programs(knowledge: &Knowledge<'_>, observation: &Observation) -> V
     let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (index, seen) in observation.programs.iter().enumerate() {
         let sample = &seen.program.sample;
-        let Some(uses) = seen.uses.as_ref().filter(|_| sample.details.is_some()) else { continue };
         let is_relevant = knowledge.devices.is_empty()
-            || knowledge.devices.iter().any(|device| uses.devices.contains_key(device));
-        if !is_relevant {
+            || knowledge.devices.iter().any(|device| seen.traffic.contains_key(device));
+        if seen.uses.is_none() || sample.details.is_none() || !is_relevant {
             continue;
         }
         let control_group = sample.details.as_ref().and_then(|details| details.control_group.clone());
@@ -87,15 +85,11 @@ pub fn build_problem(
     observation: &Observation,
     groups: &[ProgramGroup],
     originals: &OriginalAffinity,
+    hot_on: &dyn Fn(&str) -> Option<BTreeMap<NodeId, u64>>,
 ) -> BalanceProblem {
     let members = |group: &ProgramGroup| members_of(observation, group);
-    let mut used: Vec<usize> = groups
-        .iter()
-        .flat_map(members)
-        .filter_map(|seen| seen.uses.as_ref())
-        .flat_map(|uses| uses.devices.keys())
-        .copied()
-        .collect();
+    let mut used: Vec<usize> =
+        groups.iter().flat_map(members).flat_map(|seen| seen.traffic.keys()).copied().collect();
     used.sort_unstable();
     used.dedup();
     // A device without a known node has no better or worse nodes.
@@ -104,13 +98,10 @@ pub fn build_problem(
     });
     let built: Vec<BalanceGroup> = groups
         .iter()
-        .map(|group| build_group(knowledge, &group.id, &members(group), &used, originals))
+        .map(|group| build_group(knowledge, group, &members(group), &used, originals, hot_on(&group.id)))
         .collect();
     let devices = used.iter().map(|index| {
-        let traffic = groups
-            .iter()
-            .flat_map(members)
-            .filter(|seen| seen.uses.as_ref().is_some_and(|uses| uses.devices.contains_key(index)));
+        let traffic = groups.iter().flat_map(members).filter_map(|seen| seen.traffic.get(index));
         build_device(knowledge, observation, *index, traffic)
     });
     BalanceProblem {
@@ -124,15 +115,14 @@ fn build_device<'s>(
     knowledge: &Knowledge<'_>,
     observation: &Observation,
     index: usize,
-    users: impl Iterator<Item = &'s SeenProgram>,
+    traffic: impl Iterator<Item = &'s DeviceTraffic>,
 ) -> BalanceDevice {
     let device = &knowledge.topology.devices[index];
     let node = device.locality.node.unwrap_or(NodeId(0));
     let (mut read, mut all) = (0.0, 0.0);
-    for io in users.filter_map(io_rates) {
-        let (of_read, of_write) = traffic(device, &io);
-        read += of_read;
-        all += of_read + of_write;
+    for traffic in traffic {
+        read += traffic.read_bytes_per_s;
+        all += traffic.total();
     }
     let read_share = if all > 0.0 { read / all } else { 0.5 };
     let records: Vec<&IoRecord> =
@@ -150,32 +140,15 @@ fn build_device<'s>(
     }
 }
 
-fn io_rates(seen: &SeenProgram) -> Option<IoRates> {
-    seen.program.rates.as_ref()?.io
-}
-
-/// Returns the bytes per second that a program reads from and writes to a device.
-///
-/// The kernel counts bytes of storage by process. Bytes of sockets are only part of the requested
-/// ones, so that they are the difference.
-fn traffic(device: &Device, io: &IoRates) -> (f64, f64) {
-    match is_storage(device) {
-        true => (io.storage_read, io.storage_write),
-        false => {
-            let beyond = |requested: f64, storage: f64| (requested - storage).max(0.0);
-            (beyond(io.requested_read, io.storage_read), beyond(io.requested_write, io.storage_write))
-        }
-    }
-}
-
 fn build_group(
     knowledge: &Knowledge<'_>,
-    id: &str,
+    group: &ProgramGroup,
     members: &[&SeenProgram],
     used: &[usize],
     originals: &OriginalAffinity,
+    hot_on: Option<BTreeMap<NodeId, u64>>,
 ) -> BalanceGroup {
-    let mut group = BalanceGroup { id: id.to_owned(), ..BalanceGroup::default() };
+    let mut group = BalanceGroup { id: group.id.clone(), hot_on, ..BalanceGroup::default() };
     let (mut cpus_on, mut weights): (BTreeMap<NodeId, f64>, BTreeMap<usize, f64>) = Default::default();
     for seen in members {
         let sample = &seen.program.sample;
@@ -189,14 +162,13 @@ fn build_group(
                 *cpus_on.entry(*node).or_default() += cpus;
             }
         }
-        for (index, share) in seen.uses.iter().flat_map(|uses| &uses.devices) {
+        for (index, traffic) in &seen.traffic {
             let Some(position) = used.iter().position(|used| used == index) else { continue };
-            let device = &knowledge.topology.devices[*index];
-            let (read, write) = io_rates(seen).map_or((0.0, 0.0), |io| traffic(device, &io));
-            *weights.entry(position).or_default() += (read + write) * share;
+            *weights.entry(position).or_default() += traffic.total();
         }
     }
-    group.bytes_per_s = weights.values().sum();
+    // An empty sum would be -0.
+    group.bytes_per_s = weights.values().fold(0.0, |sum, bytes| sum + bytes);
     group.devices = weights
         .iter()
         .map(|(index, bytes)| match group.bytes_per_s > 0.0 {
@@ -204,8 +176,9 @@ fn build_group(
             false => (*index, 1.0 / weights.len() as f64),
         })
         .collect();
-    let on: BTreeMap<NodeId, f64> =
-        group.bytes_on.iter().map(|(node, bytes)| (*node, *bytes as f64)).collect();
+    // Memory that is not in use does not matter for its place.
+    let on = group.hot_on.as_ref().unwrap_or(&group.bytes_on);
+    let on: BTreeMap<NodeId, f64> = on.iter().map(|(node, bytes)| (*node, *bytes as f64)).collect();
     group.position =
         shares(&on).or_else(|| shares(&cpus_on)).unwrap_or_else(|| last_node(knowledge, members));
     group.allowed = allowed_nodes(knowledge, members, originals);

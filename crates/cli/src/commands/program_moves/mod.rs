@@ -3,6 +3,8 @@
 mod balancer_lock;
 mod config;
 mod group_inputs;
+mod hot_memory;
+mod network_observer;
 mod observer;
 mod program_mover;
 
@@ -11,5 +13,7 @@ pub use config::BalanceConfig;
 pub use group_inputs::{
     build_problem, group_programs, members_of, Knowledge, MovedTogether, OriginalAffinity, ProgramGroup,
 };
-pub use observer::{BusyDevices, Observation, Observer, ProgramUses, SeenProgram};
+pub use hot_memory::{HotMemoryMonitor, MonitoredGroup};
+pub use network_observer::{missing_sockets, NetworkObserver};
+pub use observer::{network_rates, BusyDevices, Observation, Observer, ProgramUses, SeenProgram};
 pub use program_mover::{original_affinities, remove_ended, ProgramMover};

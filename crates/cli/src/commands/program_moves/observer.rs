@@ -1,15 +1,19 @@
 //! Observation of programs, their devices and the nodes.
 
+use super::network_observer::{NetworkObserver, NetworkRates};
 use numaio_linux::Kernel;
-use numaio_machine::devices::{busy_ms, Device, DeviceKind};
+use numaio_machine::devices::busy_ms;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::locate::{LocateExt, OpenedFacts};
 use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext, Resolved};
 use numaio_machine::programs::{
-    group_limits, GroupLimits, LoadSample, NodeLoad, ObservedProgram, Pressure, ProgramWatch, WatchOptions,
+    group_limits, read_details, read_memory, GroupLimits, LoadSample, NodeLoad, ObservedProgram, Pressure,
+    ProgramWatch, WatchOptions,
 };
 use numaio_machine::sysfs::Sysfs;
 use numaio_machine::topology::Topology;
+use numaio_model::{device_traffic, TrafficInputs};
+use numaio_schema::{DeviceTraffic, UnknownTraffic};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -29,6 +33,8 @@ pub struct ProgramUses {
     pub devices: BTreeMap<usize, f64>,
     /// Whether it has an open file through which devices may pin memory.
     pub may_pin: bool,
+    /// Whether it shares this process's network namespace; `None` if unknown.
+    pub same_network: Option<bool>,
     /// CPUs and nodes of its control group.
     pub limits: GroupLimits,
     /// Whether its open files could not be examined.
@@ -42,6 +48,53 @@ pub struct SeenProgram {
     pub program: ObservedProgram,
     /// Devices and limits; `None` unless it is active.
     pub uses: Option<ProgramUses>,
+    /// Traffic with each device, by index in the topology.
+    pub traffic: BTreeMap<usize, DeviceTraffic>,
+    /// Why the traffic of its sockets is unknown.
+    pub unknown_traffic: Option<UnknownTraffic>,
+}
+
+impl SeenProgram {
+    /// Combines what was observed of a program with the rates of its sockets.
+    pub fn new(
+        topology: &Topology,
+        network: &NetworkObserver,
+        program: ObservedProgram,
+        uses: Option<ProgramUses>,
+    ) -> Self {
+        let sockets = network_rates(network, program.sample.pid, uses.as_ref());
+        let none = BTreeMap::new();
+        let traffic = device_traffic(
+            |index| topology.devices.get(index).map(|device| device.kind),
+            TrafficInputs {
+                shares: uses.as_ref().map_or(&none, |uses| &uses.devices),
+                io: program.rates.as_ref().and_then(|rates| rates.io.as_ref()),
+                sockets: sockets.as_ref().ok(),
+            },
+        );
+        Self { program, uses, traffic, unknown_traffic: sockets.err() }
+    }
+
+    /// Returns the bytes per second that it exchanges with devices.
+    pub fn device_bytes_per_s(&self) -> f64 {
+        self.traffic.values().map(DeviceTraffic::total).sum()
+    }
+}
+
+/// Returns the rates of a program's sockets by device.
+///
+/// # Errors
+/// The reason why they are unknown.
+pub fn network_rates(
+    network: &NetworkObserver,
+    pid: u32,
+    uses: Option<&ProgramUses>,
+) -> Result<NetworkRates, UnknownTraffic> {
+    match uses {
+        Some(uses) if uses.is_denied => Err(UnknownTraffic::Denied),
+        Some(uses) if uses.same_network == Some(false) => Err(UnknownTraffic::OtherNamespace),
+        _ => network.of(pid),
+    }
 }
 
 /// One round of observation.
@@ -65,6 +118,7 @@ pub struct Observer<'a> {
     started: Instant,
     load: Option<LoadSample>,
     busy: BusyDevices,
+    network: NetworkObserver,
     /// Uses by process id and start time, with the time of their examination.
     uses: BTreeMap<(u32, u64), (ProgramUses, Duration)>,
 }
@@ -80,8 +134,14 @@ impl<'a> Observer<'a> {
             started: Instant::now(),
             load: None,
             busy: BusyDevices::default(),
+            network: NetworkObserver::default(),
             uses: BTreeMap::new(),
         }
+    }
+
+    /// Returns the time since the observer was created.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Returns the seconds since the observer was created.
@@ -99,13 +159,17 @@ impl<'a> Observer<'a> {
         let at = self.started.elapsed();
         let topology = self.topology;
         let node_of = |cpu: CpuId| -> Option<NodeId> { topology.cpu(cpu)?.node };
-        let programs = self.watch.observe(self.kernel, pids, at, &node_of);
+        self.network.list(at);
+        self.watch.set_active(self.network.active());
+        let mut programs = self.watch.observe(self.kernel, pids, at, &node_of);
+        self.network.assign(self.kernel, topology, &programs, at);
+        self.activate(&mut programs);
         let own = OwnConnections::default();
         let programs: Vec<SeenProgram> = programs
             .into_iter()
             .map(|program| {
                 let uses = program.is_active.then(|| self.uses_of(&program, &own, at));
-                SeenProgram { program, uses }
+                SeenProgram::new(topology, &self.network, program, uses)
             })
             .collect();
         self.uses.retain(|_, (_, seen)| at.saturating_sub(*seen) < FILES_EVERY * 2);
@@ -115,6 +179,19 @@ impl<'a> Observer<'a> {
         let device_busy = self.busy.shares(self.kernel, self.topology, at);
         self.load = Some(load);
         Observation { programs, nodes, pressure, device_busy }
+    }
+
+    /// Reads threads and memory of programs that only their sockets show to be active.
+    fn activate(&self, programs: &mut [ObservedProgram]) {
+        let active = self.network.active();
+        let is_new =
+            |program: &&mut ObservedProgram| !program.is_active && active.contains(&program.sample.pid);
+        for program in programs.iter_mut().filter(is_new) {
+            let pid = program.sample.pid;
+            program.sample.details = read_details(self.kernel, pid).ok();
+            program.sample.memory = read_memory(self.kernel, pid);
+            program.is_active = true;
+        }
     }
 
     fn uses_of(&mut self, program: &ObservedProgram, own: &OwnConnections, at: Duration) -> ProgramUses {
@@ -151,6 +228,7 @@ impl ProgramUses {
         Self {
             devices,
             may_pin: opened.as_ref().is_ok_and(may_pin),
+            same_network: opened.as_ref().ok().and_then(|opened| opened.same_network),
             limits: group_limits(kernel, pid),
             is_denied: opened.is_err(),
         }
@@ -182,9 +260,4 @@ impl BusyDevices {
 
 fn may_pin(opened: &OpenedFacts) -> bool {
     opened.files.iter().any(|file| PINNING.iter().any(|start| file.target.starts_with(start)))
-}
-
-/// Returns whether a device exchanges data with storage, whose bytes the kernel counts by process.
-pub fn is_storage(device: &Device) -> bool {
-    matches!(device.kind, DeviceKind::Nvme | DeviceKind::Block)
 }

@@ -1,6 +1,7 @@
 //! Moves of programs with their receipts, and the state that results.
 
 use super::group_inputs::{cpuset_of, members_of, permitted_cpus, Knowledge, OriginalAffinity, ProgramGroup};
+use super::hot_memory::HotGroup;
 use super::observer::{Observation, SeenProgram};
 use crate::failure::Failure;
 use crate::options::Common;
@@ -49,7 +50,7 @@ struct PreparedProcess {
 }
 
 impl ProgramMover<'_> {
-    /// Moves the programs of a group to a node.
+    /// Moves the programs of a group to a node; of their memory only the hot part, if it is known.
     ///
     /// # Errors
     /// Nothing was moved: permission is missing, or the receipt cannot be saved.
@@ -58,12 +59,16 @@ impl ProgramMover<'_> {
         observation: &Observation,
         group: &ProgramGroup,
         to: NodeId,
+        hot: Option<Result<&HotGroup, &str>>,
     ) -> Result<BalanceMove, Failure> {
         let _lock = receipts::lock(self.common);
         let started = Instant::now();
         let members = members_of(observation, group);
-        let prepared: Vec<PreparedProcess> =
-            members.iter().filter_map(|seen| self.prepare(seen, to).transpose()).collect::<Result<_, _>>()?;
+        let known = hot.and_then(Result::ok);
+        let prepared: Vec<PreparedProcess> = members
+            .iter()
+            .filter_map(|seen| self.prepare(seen, to, known).transpose())
+            .collect::<Result<_, _>>()?;
         let changes = self.changes(&prepared, to)?;
         if changes.is_empty() {
             return Err(Failure::new(format!("the programs of {} have ended, or are in place", group.id)));
@@ -85,6 +90,8 @@ impl ProgramMover<'_> {
             threads: report.threads,
             threads_in_place: self.threads_in_place(&prepared),
             wanted_bytes,
+            hot: known.map(HotGroup::summary),
+            not_monitored: hot.and_then(Result::err).map(str::to_owned),
             moved_bytes: report.moved_bytes,
             left_bytes: report.left,
             kept_bytes,
@@ -95,7 +102,12 @@ impl ProgramMover<'_> {
 
     /// Reads a program again, because threads and pages change between a decision and its move;
     /// `None` if it ended.
-    fn prepare(&self, seen: &SeenProgram, to: NodeId) -> Result<Option<PreparedProcess>, Failure> {
+    fn prepare(
+        &self,
+        seen: &SeenProgram,
+        to: NodeId,
+        hot: Option<&HotGroup>,
+    ) -> Result<Option<PreparedProcess>, Failure> {
         let (pid, start_time) = (seen.program.sample.pid, seen.program.sample.start_time);
         let Some(uses) = &seen.uses else { return Ok(None) };
         if process::start_time(self.kernel, pid) != Some(start_time) {
@@ -117,6 +129,10 @@ impl ProgramMover<'_> {
         }
         let locked = details.status.locked_bytes > 0;
         let ranges = read_movable_ranges(self.kernel, pid, locked, self.knowledge.override_policies);
+        let ranges = match hot {
+            Some(hot) => ranges.map(|ranges| hot.restrict(pid, &ranges)),
+            None => ranges,
+        };
         let runs = match ranges {
             Some(ranges) => self
                 .kernel

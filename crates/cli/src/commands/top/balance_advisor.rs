@@ -91,7 +91,7 @@ impl BalanceAdvisor {
             devices: Vec::new(),
         };
         let groups = group_programs(&knowledge, &observation);
-        let problem = build_problem(&knowledge, &observation, &groups, &self.originals);
+        let problem = build_problem(&knowledge, &observation, &groups, &self.originals, &|_| None);
         let decisions = self.balancer.decide(&problem, at.as_secs_f64());
         let pid_of = |decision: &GroupDecision| {
             let members = members_of(&observation, groups.get(decision.group)?);

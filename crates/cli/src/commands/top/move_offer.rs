@@ -84,6 +84,6 @@ pub fn perform(offered: OfferedMove) -> Result<(ConfirmedMove, String), Failure>
     let group = groups.iter().find(|group| group.id == id);
     let group = group.ok_or_else(|| Failure::new(format!("process {} has ended", offered.pid)))?;
     let mut mover = ProgramMover { common: &common, kernel: &kernel, knowledge: &knowledge, originals };
-    let moved = mover.move_group(&observation, group, offered.to)?;
+    let moved = mover.move_group(&observation, group, offered.to, None)?;
     Ok((ConfirmedMove { pid: offered.pid, bytes: moved.moved_bytes }, moved_text(&moved)))
 }

@@ -2,7 +2,9 @@
 
 use super::balance_advisor::{BalanceAdvisor, ConfirmedMove};
 use crate::commands::placement;
-use crate::commands::program_moves::{Observation, ProgramUses, SeenProgram};
+use crate::commands::program_moves::{
+    missing_sockets, network_rates, NetworkObserver, Observation, ProgramUses, SeenProgram,
+};
 use crate::failure::Failure;
 use crate::machine::{now, Machine};
 use crate::options::Common;
@@ -23,7 +25,8 @@ use numaio_model::top::{
 };
 use numaio_model::RankingSources;
 use numaio_schema::{
-    BalanceAdvice, CounterRecord, Model, TopSnapshot, TopTransfer, UnknownValue, TOP_SCHEMA,
+    BalanceAdvice, CounterRecord, Model, TopProgram, TopSnapshot, TopTransfer, UnknownTraffic, UnknownValue,
+    TOP_SCHEMA,
 };
 use numaio_transfer::capacity::local_broker;
 use numaio_transfer::jobs;
@@ -70,6 +73,9 @@ pub struct Sampler {
     inspections: BTreeMap<u32, StoredInspection>,
     before: Option<SampledCounters>,
     advisor: BalanceAdvisor,
+    network: NetworkObserver,
+    /// Why the kernel lists no sockets.
+    missing_sockets: Option<String>,
 }
 
 impl Sampler {
@@ -80,6 +86,7 @@ impl Sampler {
         let counters = placement::factors(common, &topology);
         let options = WatchOptions { reads_memory: false, ..WatchOptions::default() };
         let advisor = BalanceAdvisor::new(common, &topology);
+        let missing_sockets = machine.kernel().and_then(|_| missing_sockets());
         Ok(Self {
             machine,
             topology: Arc::new(topology),
@@ -90,6 +97,8 @@ impl Sampler {
             inspections: BTreeMap::new(),
             before: None,
             advisor,
+            network: NetworkObserver::default(),
+            missing_sockets,
         })
     }
 
@@ -114,11 +123,23 @@ impl Sampler {
         let pids = process::pids(&self.machine);
         let topology = self.topology.clone();
         let node_of = |cpu: CpuId| topology.cpu(cpu)?.node;
+        if self.machine.kernel().is_some() {
+            self.network.list(at);
+        }
+        self.watch.set_active(self.network.active());
         let mut observed = self.watch.observe(&self.machine, &pids, at, &node_of);
+        if let Some(kernel) = self.machine.kernel() {
+            self.network.assign(kernel, &topology, &observed, at);
+        }
         self.inspect(&mut observed, focus, at);
         let mut unknown = Vec::new();
         let after = self.read_counters(at, &mut unknown);
         unknown.extend(self.advisor.missing_models(&self.models));
+        unknown.extend(
+            self.missing_sockets
+                .iter()
+                .map(|why| UnknownValue { what: "network traffic of programs".to_owned(), why: why.clone() }),
+        );
         let mut snapshot = self.compose(&after, unknown);
         let mut decisions = self.decide(&observed, &after);
         let is_modeled = self.advisor.missing_models(&self.models).is_none();
@@ -126,6 +147,7 @@ impl Sampler {
             let stored = self.inspections.get(&observed.sample.pid);
             let stored = stored.filter(|stored| stored.start_time == observed.sample.start_time);
             let mut program = top_program(observed, stored.map(|stored| &stored.inspection), &node_of);
+            self.add_network(&mut program, stored);
             program.balance = decisions.remove(&program.pid);
             let is_unmodeled = program.balance.as_ref().map_or(!is_modeled, BalanceAdvice::is_unmodeled);
             program.advice = remote_advice(&program).filter(|_| is_unmodeled);
@@ -163,7 +185,7 @@ impl Sampler {
             }
             let mut program = program.clone();
             program.sample.memory.clone_from(&stored.inspection.memory);
-            Some(SeenProgram { program, uses: stored.uses.clone() })
+            Some(SeenProgram::new(&self.topology, &self.network, program, stored.uses.clone()))
         });
         let observation = Observation {
             programs: programs.collect(),
@@ -172,6 +194,22 @@ impl Sampler {
             ..Observation::default()
         };
         self.advisor.decide(kernel, &self.topology, &self.models, observation, after.at)
+    }
+
+    /// Adds the traffic of a program's sockets by device.
+    fn add_network(&self, program: &mut TopProgram, stored: Option<&StoredInspection>) {
+        let uses = stored.and_then(|stored| stored.uses.as_ref());
+        match network_rates(&self.network, program.pid, uses) {
+            Ok(rates) => {
+                let devices = &self.topology.devices;
+                let named =
+                    |(index, rates): (usize, _)| Some((devices.get(index)?.distinct_name(devices), rates));
+                program.network = rates.into_iter().filter_map(named).collect();
+            }
+            // All programs of a sample lack these, which the snapshot states once.
+            Err(UnknownTraffic::FirstObservation | UnknownTraffic::NoSocketList) => {}
+            Err(why) => program.unknown_network = Some(why),
+        }
     }
 
     fn read_counters(&self, at: Duration, unknown: &mut Vec<UnknownValue>) -> SampledCounters {
