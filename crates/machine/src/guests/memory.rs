@@ -63,9 +63,8 @@ pub(super) fn read(root: &dyn Sysfs, pid: u32, configuration: &GuestConfiguratio
     let maps = root.optional(&format!("/proc/{pid}/maps")).unwrap_or_default();
     let regions = guest_regions(parse_regions(&numa_maps, &maps), configuration);
     let status = parse_status(&root.optional(&format!("/proc/{pid}/status")).unwrap_or_default());
-    let rollup = root.optional(&format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let transparent =
-        rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).map_or(0, kilobytes);
+    let smaps = root.optional(&format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let transparent = transparent_bytes(&smaps, &regions);
     let of_huge_pages = regions.iter().filter(|region| region.page_bytes > PAGE_BYTES);
     let reserved = of_huge_pages.flat_map(|region| region.bytes_on.values());
     let reserved = reserved.fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
@@ -75,6 +74,24 @@ pub(super) fn read(root: &dyn Sysfs, pid: u32, configuration: &GuestConfiguratio
         locked_bytes: status.locked_bytes,
         regions,
     })
+}
+
+/// Returns the bytes of mappings in transparent huge pages (`AnonHugePages` in `smaps`).
+fn transparent_bytes(smaps: &str, regions: &[RamRegion]) -> u64 {
+    let mut sum = 0u64;
+    let mut region = None;
+    for line in smaps.lines() {
+        if let Some(bytes) = line.strip_prefix("AnonHugePages:").map(kilobytes) {
+            // The pages may have been allocated since numa_maps was read.
+            let all = region.map_or(0, |region: &RamRegion| {
+                region.bytes_on.values().copied().fold(0, u64::saturating_add)
+            });
+            sum = sum.saturating_add(bytes.min(all));
+        } else if let Some(range) = line.split(' ').next().and_then(address_range) {
+            region = regions.iter().find(|region| region.address == range.start);
+        }
+    }
+    sum
 }
 
 /// Parses the mappings of a process, with their lengths from `maps`; of a mapping without length,
@@ -230,12 +247,24 @@ mod tests {
         assert!(guest_regions(parse_regions("", ""), &unknown).is_empty());
     }
 
+    #[test]
+    fn counts_transparent_huge_pages_of_guest_memory_alone() {
+        let smaps = "55d000000000-55d000400000 rw-p 00000000 00:00 0 [heap]\nAnonHugePages:      4096 kB\n\
+            7f0000000000-7f0002000000 rw-p 00000000 00:00 0\nRss: 32768 kB\nAnonHugePages:     30720 kB\n\
+            7f0002000000-7f0004000000 rw-p 00000000 00:00 0\nAnonHugePages:    999999 kB\n";
+        let found = guest_regions(parse_regions(NUMA_MAPS, MAPS), &configuration(64 << 20));
+        let in_second = (96 + 4000) * 4096;
+        assert_eq!(transparent_bytes(smaps, &found), (30 << 20) + in_second, "at most what is allocated");
+        assert_eq!(transparent_bytes("AnonHugePages: 4 kB\nx-y\n", &found), 0);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn regions_of_any_text_do_not_panic(numa in ".*", maps in ".*", cut in 0..NUMA_MAPS.len(), count: u64) {
             let _ = guest_regions(parse_regions(&numa, &maps), &configuration(count));
+            let _ = transparent_bytes(&maps, &parse_regions(&numa, &maps));
             let huge = format!("0 bind:0 N0={count} N1={count} kernelpagesize_kB={count}\n");
             let _ = guest_regions(parse_regions(&huge, "0-ffffffffffffffff rw-p\n"), &configuration(count));
             let _ = parse_regions(&NUMA_MAPS[..cut], MAPS);
