@@ -120,12 +120,13 @@ impl<'h> LibvirtDaemon<'h> {
 
     /// Returns the rows of a table of virsh, such as that of `vcpupin`: the first and last column.
     pub fn pins(&self, command: &str, guest: &str) -> Vec<(String, String)> {
-        let table = self.virsh(&[command, guest]).ok();
+        let table = self.output(self.home.command("virsh", &[command, guest])).ok();
+        let is_row = |line: &&str| !line.starts_with('-') && !line.contains("Affinity");
         let row = |line: &str| {
             let mut words = line.split_whitespace();
             let first = words.next()?.trim_end_matches(':').to_owned();
             Some((first, words.next_back()?.to_owned()))
         };
-        table.lines().filter_map(row).collect()
+        table.lines().filter(is_row).filter_map(row).collect()
     }
 }

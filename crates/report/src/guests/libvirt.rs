@@ -217,8 +217,10 @@ fn devices(guest: &GuestPlacement, can_expand: bool, first: Option<usize>) -> St
 
 fn host_device(function: &PlannedFunction, port: Option<usize>) -> String {
     let address = &function.address;
+    // libvirt requires the type of an interface's source, and rejects it of another device.
+    let kind = if function.network { " type='pci'" } else { "" };
     let source = format!(
-        "      <source>\n        <address type='pci' domain='0x{:04x}' bus='0x{:02x}' slot='0x{:02x}' \
+        "      <source>\n        <address{kind} domain='0x{:04x}' bus='0x{:02x}' slot='0x{:02x}' \
          function='0x{:x}'/>\n      </source>\n",
         address.domain, address.bus, address.device, address.function
     );
