@@ -111,6 +111,12 @@ fn restart_from_written_domain(libvirt: &LibvirtDaemon, home: &Home, device: &st
     for thread in guest.threads.iter().filter(|thread| thread.role.is_vcpu() || thread.tid == guest.pid) {
         assert_eq!(thread.allowed, Some(planned(&placement, &thread.role)), "{}", thread.role);
     }
+    // Threads that started before libvirt pinned the main thread may be elsewhere.
+    let applied = libvirt.numaio(&["vm", "apply", "web", "--near", device]);
+    assert_eq!(applied.code, Some(0), "{}", applied.err);
+    for (role, cpus) in allowed(&guest) {
+        assert_eq!(cpus, Some(planned(&placement, &role)), "{role}: {}", applied.err);
+    }
     let region = &guest.memory.as_ref().expect("root").regions[0];
     assert_eq!((region.bytes, region.policy.as_str()), (64 << 20, &*format!("bind:{node}")));
     assert_eq!(libvirt.pins("numatune", "web")[1].1, node.to_string());

@@ -23,8 +23,11 @@ for file in passwd group; do
     grep -q ^libvirt-qemu: /etc/$file || echo 'libvirt-qemu:x:64055:64055::/:/bin/false' >>/etc/libvirt/$file
     mount --bind /etc/libvirt/$file /etc/$file
 done
-PATH=$PATH:/usr/sbin
-exec libvirtd --config /etc/libvirt/libvirtd.conf --pid-file "$1/pid"
+# libvirt examines every QEMU on the path, for seconds.
+mkdir "$1/bin"
+ln -s /usr/bin/qemu-system-x86_64 "$1/bin"
+PATH=$1/bin
+exec /usr/sbin/libvirtd --config /etc/libvirt/libvirtd.conf --pid-file "$1/pid"
 "#;
 
 /// Which control groups libvirt uses for its guests.
@@ -41,6 +44,7 @@ pub struct LibvirtDaemon<'h> {
     home: &'h Home,
     daemon: RefCell<Child>,
     uri: String,
+    groups: ControlGroups,
 }
 
 impl Drop for LibvirtDaemon<'_> {
@@ -52,6 +56,11 @@ impl Drop for LibvirtDaemon<'_> {
         let daemon = self.daemon.get_mut();
         drop(daemon.kill());
         drop(daemon.wait());
+        if self.groups == ControlGroups::Cpuset {
+            // libvirt leaves the group of all its guests. If others have guests there, it stays.
+            let remove = "rmdir /sys/fs/cgroup/cpuset/machine 2>&-";
+            drop(self.home.command("sh", &["-c", remove]).limited_status());
+        }
     }
 }
 
@@ -66,12 +75,12 @@ impl<'h> LibvirtDaemon<'h> {
         }
         let directory = home.path("libvirt");
         std::fs::create_dir_all(&directory).expect("a folder");
-        let groups = match groups {
+        let controllers = match groups {
             ControlGroups::None => "[]",
             ControlGroups::Cpuset => r#"[ "cpuset" ]"#,
         };
         let mut command = home.command("unshare", &["-m", "--propagation", "private"]);
-        command.args(["sh", "-c", SCRIPT, "libvirt", &directory, groups]);
+        command.args(["sh", "-c", SCRIPT, "libvirt", &directory, controllers]);
         let log = home.path("libvirt.log");
         let file = std::fs::File::create(&log).expect("a log");
         let daemon = match command.stdout(Stdio::null()).stderr(file).spawn() {
@@ -82,7 +91,7 @@ impl<'h> LibvirtDaemon<'h> {
             }
         };
         let uri = format!("qemu+unix:///system?socket={directory}/libvirt-sock");
-        let found = Self { home, daemon: RefCell::new(daemon), uri };
+        let found = Self { home, daemon: RefCell::new(daemon), uri, groups };
         let has_ended = || found.daemon.borrow_mut().try_wait().expect("a child").is_some();
         let is_ready = || found.virsh(&["version"]).code == Some(0);
         until(|| has_ended() || is_ready(), || "libvirtd does not answer");
