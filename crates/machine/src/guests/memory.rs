@@ -94,23 +94,36 @@ fn transparent_bytes(smaps: &str, regions: &[RamRegion]) -> u64 {
     sum
 }
 
-/// Parses the mappings of a process, with their lengths from `maps`; of a mapping without length,
-/// its allocated bytes count.
+/// Parses the mappings of a process that hold data, with their lengths from `maps`; of a mapping
+/// without length, its allocated bytes count.
 pub fn parse_regions(numa_maps: &str, maps: &str) -> Vec<RamRegion> {
-    let lengths: BTreeMap<u64, u64> = maps.lines().filter_map(extent).collect();
-    let regions = numa_maps.lines().filter_map(region).map(|mut region| {
+    let extents: BTreeMap<u64, Extent> = maps.lines().filter_map(extent).collect();
+    let regions = numa_maps.lines().filter_map(region).filter_map(|mut region| {
         let allocated = region.bytes_on.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
-        region.bytes = lengths.get(&region.address).copied().unwrap_or(allocated);
-        region
+        region.bytes = match extents.get(&region.address) {
+            Some(Extent { is_code: true, .. }) => return None,
+            Some(Extent { bytes, .. }) => *bytes,
+            None => allocated,
+        };
+        Some(region)
     });
     regions.collect()
 }
 
+/// A writable mapping.
+struct Extent {
+    bytes: u64,
+    /// Whether it holds code, such as the translated code of an emulated CPU.
+    is_code: bool,
+}
+
 /// Parses the writable mapping of a line such as `7f00-7f80 rw-p 00000000 00:00 0`.
-fn extent(line: &str) -> Option<(u64, u64)> {
+fn extent(line: &str) -> Option<(u64, Extent)> {
     let mut words = line.split_ascii_whitespace();
     let range = address_range(words.next()?)?;
-    words.next()?.starts_with("rw").then_some((range.start, range.end.saturating_sub(range.start)))
+    let rights = words.next()?;
+    let extent = Extent { bytes: range.end.saturating_sub(range.start), is_code: rights.starts_with("rwx") };
+    rights.starts_with("rw").then_some((range.start, extent))
 }
 
 fn region(line: &str) -> Option<RamRegion> {
@@ -125,9 +138,10 @@ fn region(line: &str) -> Option<RamRegion> {
     })
 }
 
-/// Selects the mappings that hold guest memory: those of its backing files, and groups of adjacent
-/// anonymous mappings as long as a configured size, which a memory policy can divide. Without
-/// either, the longest mapping.
+/// Selects the mappings that hold guest memory: those of its backing files, and adjacent anonymous
+/// mappings together as long as a configured size, which a memory policy can divide. Without
+/// either, the shortest mapping that can hold it, to which the kernel may have added others; or the
+/// longest one.
 fn guest_regions(all: Vec<RamRegion>, configuration: &GuestConfiguration) -> Vec<RamRegion> {
     let all: Vec<RamRegion> = all.into_iter().filter(|region| region.bytes >= LEAST_BYTES).collect();
     let is_backing =
@@ -139,18 +153,37 @@ fn guest_regions(all: Vec<RamRegion>, configuration: &GuestConfiguration) -> Vec
     };
     let anonymous: Vec<&RamRegion> = all.iter().filter(|region| region.file.is_none()).collect();
     for group in adjacent(&anonymous) {
-        let length = group.iter().fold(0u64, |sum, region| sum.saturating_add(region.bytes));
-        if sizes.iter().any(|size| length >= *size && length - size <= LEAST_BYTES) {
-            found.extend(group.into_iter().cloned());
-        }
+        let runs = sizes.iter().flat_map(|size| runs_of_length(&group, *size));
+        found.extend(runs.flatten().map(|region| (*region).clone()));
     }
     if found.is_empty() {
         let is_plain = |region: &&RamRegion| region.file.as_deref().is_none_or(is_memory_file);
-        found.extend(all.iter().filter(is_plain).max_by_key(|region| region.bytes).cloned());
+        let plain = || all.iter().filter(is_plain);
+        let can_hold = |region: &&RamRegion| sizes.iter().max().is_some_and(|size| region.bytes >= *size);
+        let shortest = plain().filter(can_hold).min_by_key(|region| region.bytes);
+        found.extend(shortest.or_else(|| plain().max_by_key(|region| region.bytes)).cloned());
     }
     found.sort_by_key(|region| region.address);
     found.dedup_by_key(|region| region.address);
     found
+}
+
+/// Returns the runs of adjacent mappings that are together as long as a size, or little longer.
+fn runs_of_length<'g, 'a>(group: &'g [&'a RamRegion], size: u64) -> Vec<&'g [&'a RamRegion]> {
+    let mut runs = Vec::new();
+    let (mut start, mut length) = (0, 0u64);
+    for end in 0..group.len() {
+        length = length.saturating_add(group[end].bytes);
+        while start < end && length - group[start].bytes >= size {
+            length -= group[start].bytes;
+            start += 1;
+        }
+        if length >= size && length - size <= LEAST_BYTES {
+            runs.push(&group[start..=end]);
+            (start, length) = (end + 1, 0);
+        }
+    }
+    runs
 }
 
 /// Groups mappings that follow each other without a gap, in the order of addresses.
@@ -222,6 +255,39 @@ mod tests {
             memory.bytes_on(),
             [(NodeId(0), (8192 + 96) * 4096), (NodeId(1), 4000 * 4096)].into_iter().collect()
         );
+    }
+
+    fn neighbors(lengths_mib: &[u64]) -> Vec<RamRegion> {
+        let mut address = 0x7f00_0000_0000;
+        let region = |mib: &u64| {
+            let bytes = mib << 20;
+            address += bytes;
+            RamRegion { address: address - bytes, bytes, page_bytes: 4096, ..RamRegion::default() }
+        };
+        lengths_mib.iter().map(region).collect()
+    }
+
+    fn found_mib(regions: Vec<RamRegion>, memory_mib: u64) -> Vec<u64> {
+        let found = guest_regions(regions, &configuration(memory_mib << 20));
+        found.iter().map(|region| region.bytes >> 20).collect()
+    }
+
+    #[test]
+    fn neighbors_of_guest_memory_are_not_part_of_it() {
+        assert_eq!(found_mib(neighbors(&[8, 64, 2, 128]), 64), [64]);
+        assert_eq!(found_mib(neighbors(&[8, 24, 40, 2]), 64), [24, 40], "divided by a policy");
+        assert_eq!(found_mib(neighbors(&[64, 64]), 64), [64, 64], "equal guest nodes");
+        assert_eq!(found_mib(neighbors(&[8, 72, 1024]), 64), [72], "the kernel joins equal neighbors");
+        assert_eq!(found_mib(neighbors(&[8, 4]), 64), [8], "the size is not that of a mapping");
+    }
+
+    #[test]
+    fn translated_code_is_no_guest_memory() {
+        let maps =
+            "7f0000000000-7f0040000000 rwxp 00000000 00:00 0\n7f0050000000-7f0058000000 rw-p 0 0:0 0\n";
+        let numa = "7f0000000000 default anon=9 N0=9\n7f0050000000 default anon=7 N0=7\n";
+        let found = guest_regions(parse_regions(numa, maps), &configuration(1 << 30));
+        assert_eq!(found.iter().map(|region| region.bytes).collect::<Vec<_>>(), [128 << 20]);
     }
 
     #[test]
