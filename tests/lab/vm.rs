@@ -77,8 +77,8 @@ fn guest_moves_between_nodes_is_measured_on_each_and_returns() {
     });
 }
 
-/// QEMU emulates two CPUs on node 2, with its firmware in 64 MiB that it allocates at the start. The
-/// guest is also moved while it is stopped, and ends before its second move is undone.
+/// QEMU emulates two CPUs on node 2, with its firmware in 64 MiB that it allocates at the start.
+/// The guest is also moved while it is stopped, and ends before its second move is undone.
 const QEMU_SCRIPT: &str = r#"
     echo 0 >/proc/sys/kernel/numa_balancing
     taskset 30 QEMU -name guest=web,debug-threads=on -machine q35,accel=tcg,memory-backend=ram0 -smp 2 -m 64M \

@@ -150,7 +150,8 @@ fn check(definitions: &Value, schema: &Value, value: &Value, at: &str) -> Result
     Ok(())
 }
 
-/// Variable with the path of KubeVirt's `api/openapi-spec/swagger.json`, which is too large to ship.
+/// Variable with the path of KubeVirt's `api/openapi-spec/swagger.json`, which is too large to
+/// ship.
 const KUBEVIRT: &str = "NUMAIO_KUBEVIRT_OPENAPI";
 
 #[test]

@@ -27,13 +27,17 @@ pub struct GuestNumaio<'a> {
     pub command: String,
 }
 
-/// Copies this program to a guest, if that of the command is missing there; returns the command that
-/// starts it.
+/// Copies this program to a guest, if that of the command is missing there; returns the command
+/// that starts it.
 ///
 /// # Errors
 /// The guest cannot be reached, or cannot run this program.
 pub fn bootstrap(common: &Common, host: &str, command: &str) -> Result<String, Failure> {
-    let mut notify = |notice: &Notice| output::remark(common, &notice.to_string());
+    let mut notify = |notice: &Notice| match notice {
+        // The limit is not an option of this command.
+        Notice::Waiting { host, .. } => output::remark(common, &format!("waiting for '{host}' to answer")),
+        notice => output::remark(common, &notice.to_string()),
+    };
     let messages = (output::stderr_sink(), Some(START_LIMIT));
     Ok(bootstrap::bootstrapped_command(host, command, messages, &mut notify)?)
 }
