@@ -5,6 +5,7 @@ use crate::affinity::Mask;
 use crate::{tool, Root};
 use numaio_machine::control::{Change, ControlError, LibvirtThread};
 use numaio_machine::devices::PciAddress;
+use numaio_machine::guests::{role, Hypervisor, ThreadRole};
 use numaio_machine::probe::{ProbeError, ToolExit};
 use numaio_machine::process;
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -28,7 +29,16 @@ pub(crate) fn apply(root: &Root, change: &Change) -> Result<Change, ControlError
         }
         Change::LibvirtPin { domain, thread: name, pid, tid, start_time, cpus } => {
             let thread = RunningThread { root, pid: *pid, tid: *tid, start_time: *start_time, what: &what };
+            let followers = match name {
+                LibvirtThread::Emulator => thread.followers()?,
+                LibvirtThread::Vcpu { .. } | LibvirtThread::IoThread { .. } => Vec::new(),
+            };
             let before = thread.change_cpus(cpus, &|| virsh_pin(&what, domain, *name, cpus))?;
+            if let Err(error) = thread.pin_followers(&followers, cpus) {
+                let _ = thread.pin_followers(&followers, &before);
+                let _ = virsh_pin(&what, domain, *name, &before);
+                return Err(error);
+            }
             let (domain, thread) = (domain.clone(), *name);
             let (pid, tid, start_time) = (*pid, *tid, *start_time);
             Ok(Change::LibvirtPin { domain, thread, pid, tid, start_time, cpus: before })
@@ -99,6 +109,36 @@ impl RunningThread<'_> {
             ));
         }
         Ok(before)
+    }
+
+    /// Returns the other threads of QEMU itself that share the CPUs of this main thread. Without
+    /// control groups, libvirt pins the main thread alone.
+    fn followers(&self) -> Result<Vec<u32>, ControlError> {
+        let before = self.cpus()?;
+        let is_service =
+            |name: &str| matches!(role(Hypervisor::Qemu, name), ThreadRole::Emulator | ThreadRole::Vhost);
+        let process = process::threads(self.root, self.pid).map_err(|_| self.ended())?;
+        let others = process.threads.into_iter().filter(|thread| {
+            thread.tid != self.tid && is_service(&thread.name) && thread.allowed.as_ref() == Some(&before)
+        });
+        Ok(others.map(|thread| thread.tid).collect())
+    }
+
+    /// Pins other threads of the process to CPUs, unless libvirt has done so. Those that have ended
+    /// are omitted.
+    fn pin_followers(&self, followers: &[u32], cpus: &CpuSet) -> Result<(), ControlError> {
+        let online = cpus.difference(&offline_cpus(self.root));
+        let is_elsewhere = |tid: &&u32| {
+            let found = process::allowed_cpus(self.root, self.pid, **tid);
+            found.is_some_and(|found| found != *cpus && found != online)
+        };
+        for tid in followers.iter().filter(is_elsewhere) {
+            match Mask::of(cpus).apply_to(*tid) {
+                Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(self.error(&error)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn error(&self, error: &io::Error) -> ControlError {

@@ -64,6 +64,8 @@ pub fn guest_changes(
     }
     let mut changes: Vec<AppliedChange> =
         guest.threads.iter().filter_map(|thread| pin(guest, placement, thread)).collect();
+    // A thread that libvirt confines to CPUs may take others only after libvirt's pin.
+    changes.sort_by_key(|it| matches!(it.change, Change::ThreadAffinity { .. }));
     let (moves, memory_refused) = memory(guest, placement);
     changes.extend(moves);
     Ok(GuestChanges { changes, memory_refused })
@@ -99,12 +101,20 @@ fn pin(guest: &GuestStatus, placement: &GuestPlacement, thread: &GuestThread) ->
             let domain = guest.name.clone();
             Some(Change::LibvirtPin { domain, thread: name, pid, tid, start_time, cpus })
         }
-        None => None,
+        None if follows_main_thread(guest, thread) => None,
+        None => Some(Change::ThreadAffinity { pid, tid, start_time, cpus }),
     };
     Some(AppliedChange { change: change(wanted)?, inverse: change(current)? })
 }
 
-/// Returns libvirt's name of a thread; `None` for those that follow the main thread.
+/// Returns whether a thread gets its CPUs with the main thread, when libvirt pins the emulator: it
+/// has the same now, or is a thread of the kernel.
+fn follows_main_thread(guest: &GuestStatus, thread: &GuestThread) -> bool {
+    let main = guest.threads.iter().find(|main| main.tid == guest.pid);
+    thread.pid != guest.pid || main.is_none_or(|main| main.allowed == thread.allowed)
+}
+
+/// Returns libvirt's name of a thread; `None` if it has none.
 fn libvirt_thread(guest: &GuestStatus, thread: &GuestThread) -> Option<LibvirtThread> {
     match &thread.role {
         ThreadRole::Vcpu { number } => Some(LibvirtThread::Vcpu { number: *number }),
@@ -246,6 +256,10 @@ mod tests {
         }
     }
 
+    fn is_affinity(applied: &AppliedChange) -> bool {
+        matches!(applied.change, Change::ThreadAffinity { .. })
+    }
+
     fn pinned(vcpu: u32, list: &str) -> PinnedVcpu {
         PinnedVcpu { vcpu, cpus: cpus(list) }
     }
@@ -298,7 +312,26 @@ mod tests {
             LibvirtThread::IoThread { number: 1 },
             LibvirtThread::Emulator,
         ];
-        assert_eq!(threads, wanted, "other threads follow the emulator");
+        assert_eq!(threads, wanted);
+        assert_eq!(
+            found.changes.iter().filter(|it| is_affinity(it)).count(),
+            0,
+            "others follow the emulator"
+        );
+        let mut apart = guest(object);
+        apart.threads.push(thread(ThreadRole::Vhost, 76, "0-3"));
+        let found = guest_changes(&apart, &placement(&[1])).expect("changes");
+        let texts: Vec<String> =
+            found.changes.iter().filter(|it| is_affinity(it)).map(|it| it.change.to_string()).collect();
+        assert_eq!(texts, ["thread 76 of process 70 to CPUs 6"]);
+        assert!(is_affinity(&found.changes[3]), "after the pins of libvirt");
+        apart.threads[3].allowed = Some(cpus("6"));
+        let found = guest_changes(&apart, &placement(&[1])).expect("changes");
+        assert_eq!(
+            found.changes.iter().filter(|it| is_affinity(it)).count(),
+            2,
+            "the main thread was pinned alone"
+        );
     }
 
     #[test]

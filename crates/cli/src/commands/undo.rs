@@ -13,9 +13,10 @@ use std::process::ExitCode;
 /// Revert settings that numaio changed on this machine.
 ///
 /// The settings are interrupts, packet steering, interleave weights, NUMA balancing, hardware
-/// prefetchers, and the CPUs and memory of programs that numaio balance moved. numaio saves a
-/// receipt before each change, so that undo works even after numaio was killed. A reboot reverts
-/// all changes; then undo only removes the receipts.
+/// prefetchers, the CPUs and memory of programs that numaio balance moved and of guests that numaio
+/// vm moved, and virtual functions that numaio vm place enabled. numaio saves a receipt before each
+/// change, so that undo works even after numaio was killed. A reboot reverts all changes; then undo
+/// only removes the receipts.
 #[derive(Debug, Args)]
 pub struct UndoArgs {
     /// ID of the change, as shown by --list; default: the newest

@@ -1,6 +1,7 @@
 //! Configurations for recorded hosts, and whether libvirt's schema accepts them.
 
 use crate::support::{skipped, CommandOutput, Home, Limited};
+use crate::variants::{self, DomainVariant};
 use numaio_schema::{GuestPlan, GuestPlanProof};
 use std::process::Command;
 
@@ -38,6 +39,9 @@ fn domains_match_the_schema_of_libvirt() {
         if !validate(&home, name, &text) {
             return;
         }
+    }
+    for DomainVariant { name, text, .. } in variants::domains(&home) {
+        assert!(validate(&home, "variant.xml", &text), "{name}");
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 const QEMU: &str = "qemu-system-x86_64";
 
 /// Held by tests that pin a guest, since its CPUs are not free for guests of other tests.
-static PINNING: Mutex<()> = Mutex::new(());
+pub static PINNING: Mutex<()> = Mutex::new(());
 
 /// A running guest, killed when dropped.
 struct RunningGuest(Child);
@@ -86,7 +86,7 @@ fn vcpus(guest: &GuestStatus) -> Vec<u32> {
 }
 
 /// Returns the name of a device of this machine that moves data and has a node.
-fn located_device(home: &Home) -> Option<String> {
+pub fn located_device(home: &Home) -> Option<String> {
     let document = TopologyDocument::from_json(&home.run(&["topology", "--json"]).ok()).expect("a topology");
     let devices = &document.topology.devices;
     let found = devices.iter().find(|device| device.moves_data() && device.locality.node.is_some());

@@ -63,9 +63,8 @@ pub(super) fn read(root: &dyn Sysfs, pid: u32, configuration: &GuestConfiguratio
     let maps = root.optional(&format!("/proc/{pid}/maps")).unwrap_or_default();
     let regions = guest_regions(parse_regions(&numa_maps, &maps), configuration);
     let status = parse_status(&root.optional(&format!("/proc/{pid}/status")).unwrap_or_default());
-    let rollup = root.optional(&format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let transparent =
-        rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).map_or(0, kilobytes);
+    let smaps = root.optional(&format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let transparent = transparent_bytes(&smaps, &regions);
     let of_huge_pages = regions.iter().filter(|region| region.page_bytes > PAGE_BYTES);
     let reserved = of_huge_pages.flat_map(|region| region.bytes_on.values());
     let reserved = reserved.fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
@@ -77,23 +76,54 @@ pub(super) fn read(root: &dyn Sysfs, pid: u32, configuration: &GuestConfiguratio
     })
 }
 
-/// Parses the mappings of a process, with their lengths from `maps`; of a mapping without length,
-/// its allocated bytes count.
+/// Returns the bytes of mappings in transparent huge pages (`AnonHugePages` in `smaps`).
+fn transparent_bytes(smaps: &str, regions: &[RamRegion]) -> u64 {
+    let mut sum = 0u64;
+    let mut region = None;
+    for line in smaps.lines() {
+        if let Some(bytes) = line.strip_prefix("AnonHugePages:").map(kilobytes) {
+            // The pages may have been allocated since numa_maps was read.
+            let all = region.map_or(0, |region: &RamRegion| {
+                region.bytes_on.values().copied().fold(0, u64::saturating_add)
+            });
+            sum = sum.saturating_add(bytes.min(all));
+        } else if let Some(range) = line.split(' ').next().and_then(address_range) {
+            region = regions.iter().find(|region| region.address == range.start);
+        }
+    }
+    sum
+}
+
+/// Parses the mappings of a process that hold data, with their lengths from `maps`; of a mapping
+/// without length, its allocated bytes count.
 pub fn parse_regions(numa_maps: &str, maps: &str) -> Vec<RamRegion> {
-    let lengths: BTreeMap<u64, u64> = maps.lines().filter_map(extent).collect();
-    let regions = numa_maps.lines().filter_map(region).map(|mut region| {
+    let extents: BTreeMap<u64, Extent> = maps.lines().filter_map(extent).collect();
+    let regions = numa_maps.lines().filter_map(region).filter_map(|mut region| {
         let allocated = region.bytes_on.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
-        region.bytes = lengths.get(&region.address).copied().unwrap_or(allocated);
-        region
+        region.bytes = match extents.get(&region.address) {
+            Some(Extent { is_code: true, .. }) => return None,
+            Some(Extent { bytes, .. }) => *bytes,
+            None => allocated,
+        };
+        Some(region)
     });
     regions.collect()
 }
 
+/// A writable mapping.
+struct Extent {
+    bytes: u64,
+    /// Whether it holds code, such as the translated code of an emulated CPU.
+    is_code: bool,
+}
+
 /// Parses the writable mapping of a line such as `7f00-7f80 rw-p 00000000 00:00 0`.
-fn extent(line: &str) -> Option<(u64, u64)> {
+fn extent(line: &str) -> Option<(u64, Extent)> {
     let mut words = line.split_ascii_whitespace();
     let range = address_range(words.next()?)?;
-    words.next()?.starts_with("rw").then_some((range.start, range.end.saturating_sub(range.start)))
+    let rights = words.next()?;
+    let extent = Extent { bytes: range.end.saturating_sub(range.start), is_code: rights.starts_with("rwx") };
+    rights.starts_with("rw").then_some((range.start, extent))
 }
 
 fn region(line: &str) -> Option<RamRegion> {
@@ -108,9 +138,10 @@ fn region(line: &str) -> Option<RamRegion> {
     })
 }
 
-/// Selects the mappings that hold guest memory: those of its backing files, and groups of adjacent
-/// anonymous mappings as long as a configured size, which a memory policy can divide. Without
-/// either, the longest mapping.
+/// Selects the mappings that hold guest memory: those of its backing files, and adjacent anonymous
+/// mappings together as long as a configured size, which a memory policy can divide. Without
+/// either, the shortest mapping that can hold it, to which the kernel may have added others; or the
+/// longest one.
 fn guest_regions(all: Vec<RamRegion>, configuration: &GuestConfiguration) -> Vec<RamRegion> {
     let all: Vec<RamRegion> = all.into_iter().filter(|region| region.bytes >= LEAST_BYTES).collect();
     let is_backing =
@@ -122,18 +153,37 @@ fn guest_regions(all: Vec<RamRegion>, configuration: &GuestConfiguration) -> Vec
     };
     let anonymous: Vec<&RamRegion> = all.iter().filter(|region| region.file.is_none()).collect();
     for group in adjacent(&anonymous) {
-        let length = group.iter().fold(0u64, |sum, region| sum.saturating_add(region.bytes));
-        if sizes.iter().any(|size| length >= *size && length - size <= LEAST_BYTES) {
-            found.extend(group.into_iter().cloned());
-        }
+        let runs = sizes.iter().flat_map(|size| runs_of_length(&group, *size));
+        found.extend(runs.flatten().map(|region| (*region).clone()));
     }
     if found.is_empty() {
         let is_plain = |region: &&RamRegion| region.file.as_deref().is_none_or(is_memory_file);
-        found.extend(all.iter().filter(is_plain).max_by_key(|region| region.bytes).cloned());
+        let plain = || all.iter().filter(is_plain);
+        let can_hold = |region: &&RamRegion| sizes.iter().max().is_some_and(|size| region.bytes >= *size);
+        let shortest = plain().filter(can_hold).min_by_key(|region| region.bytes);
+        found.extend(shortest.or_else(|| plain().max_by_key(|region| region.bytes)).cloned());
     }
     found.sort_by_key(|region| region.address);
     found.dedup_by_key(|region| region.address);
     found
+}
+
+/// Returns the runs of adjacent mappings that are together as long as a size, or little longer.
+fn runs_of_length<'g, 'a>(group: &'g [&'a RamRegion], size: u64) -> Vec<&'g [&'a RamRegion]> {
+    let mut runs = Vec::new();
+    let (mut start, mut length) = (0, 0u64);
+    for end in 0..group.len() {
+        length = length.saturating_add(group[end].bytes);
+        while start < end && length - group[start].bytes >= size {
+            length -= group[start].bytes;
+            start += 1;
+        }
+        if length >= size && length - size <= LEAST_BYTES {
+            runs.push(&group[start..=end]);
+            (start, length) = (end + 1, 0);
+        }
+    }
+    runs
 }
 
 /// Groups mappings that follow each other without a gap, in the order of addresses.
@@ -207,6 +257,39 @@ mod tests {
         );
     }
 
+    fn neighbors(lengths_mib: &[u64]) -> Vec<RamRegion> {
+        let mut address = 0x7f00_0000_0000;
+        let region = |mib: &u64| {
+            let bytes = mib << 20;
+            address += bytes;
+            RamRegion { address: address - bytes, bytes, page_bytes: 4096, ..RamRegion::default() }
+        };
+        lengths_mib.iter().map(region).collect()
+    }
+
+    fn found_mib(regions: Vec<RamRegion>, memory_mib: u64) -> Vec<u64> {
+        let found = guest_regions(regions, &configuration(memory_mib << 20));
+        found.iter().map(|region| region.bytes >> 20).collect()
+    }
+
+    #[test]
+    fn neighbors_of_guest_memory_are_not_part_of_it() {
+        assert_eq!(found_mib(neighbors(&[8, 64, 2, 128]), 64), [64]);
+        assert_eq!(found_mib(neighbors(&[8, 24, 40, 2]), 64), [24, 40], "divided by a policy");
+        assert_eq!(found_mib(neighbors(&[64, 64]), 64), [64, 64], "equal guest nodes");
+        assert_eq!(found_mib(neighbors(&[8, 72, 1024]), 64), [72], "the kernel joins equal neighbors");
+        assert_eq!(found_mib(neighbors(&[8, 4]), 64), [8], "the size is not that of a mapping");
+    }
+
+    #[test]
+    fn translated_code_is_no_guest_memory() {
+        let maps =
+            "7f0000000000-7f0040000000 rwxp 00000000 00:00 0\n7f0050000000-7f0058000000 rw-p 0 0:0 0\n";
+        let numa = "7f0000000000 default anon=9 N0=9\n7f0050000000 default anon=7 N0=7\n";
+        let found = guest_regions(parse_regions(numa, maps), &configuration(1 << 30));
+        assert_eq!(found.iter().map(|region| region.bytes).collect::<Vec<_>>(), [128 << 20]);
+    }
+
     #[test]
     fn finds_huge_pages_by_their_file() {
         let maps = "7f2000000000-7f2040000000 rw-s 0 00:20 5 /dev/hugepages/libvirt/qemu/1-web/ram-node0\n";
@@ -230,12 +313,24 @@ mod tests {
         assert!(guest_regions(parse_regions("", ""), &unknown).is_empty());
     }
 
+    #[test]
+    fn counts_transparent_huge_pages_of_guest_memory_alone() {
+        let smaps = "55d000000000-55d000400000 rw-p 00000000 00:00 0 [heap]\nAnonHugePages:      4096 kB\n\
+            7f0000000000-7f0002000000 rw-p 00000000 00:00 0\nRss: 32768 kB\nAnonHugePages:     30720 kB\n\
+            7f0002000000-7f0004000000 rw-p 00000000 00:00 0\nAnonHugePages:    999999 kB\n";
+        let found = guest_regions(parse_regions(NUMA_MAPS, MAPS), &configuration(64 << 20));
+        let in_second = (96 + 4000) * 4096;
+        assert_eq!(transparent_bytes(smaps, &found), (30 << 20) + in_second, "at most what is allocated");
+        assert_eq!(transparent_bytes("AnonHugePages: 4 kB\nx-y\n", &found), 0);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn regions_of_any_text_do_not_panic(numa in ".*", maps in ".*", cut in 0..NUMA_MAPS.len(), count: u64) {
             let _ = guest_regions(parse_regions(&numa, &maps), &configuration(count));
+            let _ = transparent_bytes(&maps, &parse_regions(&numa, &maps));
             let huge = format!("0 bind:0 N0={count} N1={count} kernelpagesize_kB={count}\n");
             let _ = guest_regions(parse_regions(&huge, "0-ffffffffffffffff rw-p\n"), &configuration(count));
             let _ = parse_regions(&NUMA_MAPS[..cut], MAPS);

@@ -11,6 +11,10 @@ use numaio_schema::{GuestPlacement, GuestPlan, GuestRequest, PlannedFunction};
 use roxmltree::Node;
 use std::fmt::Write;
 
+/// Ports outside the expander buses: libvirt puts devices without an address on the first free
+/// port, and a device of no node must not take that of a node.
+const ORDINARY_PORTS: usize = 6;
+
 /// Formats a complete domain of a guest, to which disks and other devices are to be added.
 pub fn guest_domain(plan: &GuestPlan, index: usize, topology: &Topology) -> String {
     let (Some(request), Some(guest)) = (plan.requests.get(index), plan.guests.get(index)) else {
@@ -185,7 +189,10 @@ fn devices(guest: &GuestPlacement, can_expand: bool, first: Option<usize>) -> St
     let mut next = first.unwrap_or(0);
     if !buses.is_empty() && next == 0 {
         text += "    <controller type='pci' index='0' model='pcie-root'/>\n";
-        next = 1;
+        for index in 1..=ORDINARY_PORTS {
+            let _ = writeln!(text, "    <controller type='pci' index='{index}' model='pcie-root-port'/>");
+        }
+        next = 1 + ORDINARY_PORTS;
     }
     for bus in buses {
         let (expander, port) = (next, next + 1);
@@ -201,8 +208,8 @@ fn devices(guest: &GuestPlacement, can_expand: bool, first: Option<usize>) -> St
         );
     }
     if let Some(function) = &guest.function {
-        let cell = cell_of(guest, function.node).unwrap_or(0);
-        let port = ports.iter().find(|(of, _)| *of == cell).map(|(_, port)| *port);
+        let port = ports.iter().find(|(cell, _)| Some(*cell) == cell_of(guest, function.node));
+        let port = port.map(|(_, port)| *port);
         text += &host_device(function, port);
     }
     text
@@ -210,8 +217,10 @@ fn devices(guest: &GuestPlacement, can_expand: bool, first: Option<usize>) -> St
 
 fn host_device(function: &PlannedFunction, port: Option<usize>) -> String {
     let address = &function.address;
+    // libvirt requires the type of an interface's source, and rejects it of another device.
+    let kind = if function.network { " type='pci'" } else { "" };
     let source = format!(
-        "      <source>\n        <address type='pci' domain='0x{:04x}' bus='0x{:02x}' slot='0x{:02x}' \
+        "      <source>\n        <address{kind} domain='0x{:04x}' bus='0x{:02x}' slot='0x{:02x}' \
          function='0x{:x}'/>\n      </source>\n",
         address.domain, address.bus, address.device, address.function
     );

@@ -95,7 +95,7 @@ fn demands(plan: &GuestPlan, unit: BandwidthUnit) -> Table {
         ("SHARE", Align::Right),
     ];
     let mut table = Table::new(columns);
-    let rate = |rate: Option<f64>| rate.map_or("unknown".to_owned(), |rate| phrases::bandwidth(rate, unit));
+    let rate = |rate: Option<f64>| rate.map_or_else(unknown, |rate| phrases::bandwidth(rate, unit));
     for guest in &plan.guests {
         for PlacedDemand { device, wanted_bytes_per_s: wanted, share } in &guest.demands {
             table.row([
@@ -110,6 +110,10 @@ fn demands(plan: &GuestPlan, unit: BandwidthUnit) -> Table {
     table
 }
 
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
 fn comparison(plan: &GuestPlan, unit: BandwidthUnit) -> Table {
     let columns = [
         ("PLAN", Align::Left),
@@ -118,11 +122,18 @@ fn comparison(plan: &GuestPlan, unit: BandwidthUnit) -> Table {
         ("SUM OF RANKS", Align::Right),
     ];
     let mut table = Table::new(columns);
+    let mut demands = plan.guests.iter().flat_map(|guest| &guest.demands);
+    let is_known = demands.any(|demand| demand.wanted_bytes_per_s.is_some());
+    let share = |value: &GuestPlanValue| if is_known { percent(value.least_share) } else { unknown() };
+    let together = |value: &GuestPlanValue| match is_known {
+        true => phrases::bandwidth(value.bytes_per_s, unit),
+        false => unknown(),
+    };
     let mut row = |name: &str, value: Option<&GuestPlanValue>| match value {
         Some(value) => table.row([
             Cell::from(name),
-            Cell::from(percent(value.least_share)),
-            Cell::from(phrases::bandwidth(value.bytes_per_s, unit)),
+            Cell::from(share(value)),
+            Cell::from(together(value)),
             Cell::from(format!("{:.1}", value.ranks)),
         ]),
         None => table.row([Cell::from(name), Cell::from("does not fit")]),

@@ -84,14 +84,14 @@ fn buses(guest: &GuestPlacement) -> Vec<String> {
     let buses = expander_buses(guest);
     for bus in &buses {
         let (cell, number) = (bus.cell, bus.bus);
-        words.push(format!("-device pxb-pcie,id=pxb{cell},bus_nr={number},numa_node={cell}"));
+        // Without a bus, QEMU would put it on the expander before it.
+        words.push(format!("-device pxb-pcie,id=pxb{cell},bus=pcie.0,bus_nr={number},numa_node={cell}"));
         words.push(format!("-device pcie-root-port,id=port{cell},bus=pxb{cell},chassis={}", cell + 1));
     }
     if let Some(function) = &guest.function {
-        let cell = cell_of(guest, function.node).unwrap_or(0);
-        let bus =
-            if buses.iter().any(|bus| bus.cell == cell) { format!(",bus=port{cell}") } else { String::new() };
-        words.push(format!("-device vfio-pci,host={}{bus}", function.address));
+        let port = buses.iter().find(|bus| Some(bus.cell) == cell_of(guest, function.node));
+        let bus = port.map_or("pcie.0".to_owned(), |bus| format!("port{}", bus.cell));
+        words.push(format!("-device vfio-pci,host={},bus={bus}", function.address));
     }
     words
 }

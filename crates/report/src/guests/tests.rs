@@ -94,11 +94,22 @@ fn complete_domain_has_nodes_distances_and_the_bus_of_the_device() {
             "<target busNr='136'>\n        <node>1</node>",
             "<interface type='hostdev' managed='yes'>",
             // The port on the bus of guest node 1.
-            "bus='0x04' slot='0x00' function='0x0'/>\n    </interface>",
+            "bus='0x0a' slot='0x00' function='0x0'/>\n    </interface>",
         ],
     );
     let summary = DomainSummary::parse(&text).expect("a domain");
     assert_eq!((summary.vcpus, summary.memory_bytes, summary.io_threads), (4, 2 * GIB, 1));
+}
+
+#[test]
+fn function_of_another_node_is_on_no_bus_of_a_guest_node() {
+    let mut plan = plan("web", &[0, 1], true);
+    let function = plan.guests[0].function.as_mut().expect("a function");
+    function.node = Some(NodeId(6));
+    let (domain, command) = (guest_domain(&plan, 0, &topology()), guest_qemu(&plan, &topology()));
+    let interface = domain.split("<interface").nth(1).expect("an interface");
+    assert_eq!(interface.matches("<address").count(), 1, "the source alone: {interface}");
+    has(&command, &["host=0000:3b:02.1,bus=pcie.0"]);
 }
 
 #[test]
@@ -215,7 +226,7 @@ fn other_forms_state_nodes_memory_and_function() {
             "-object memory-backend-memfd,hugetlb=on,hugetlbsize=2097152,id=ram1,size=1048576k,host-nodes=1,policy=bind",
             "-numa node,nodeid=1,cpus=2-3,memdev=ram1",
             "-numa dist,src=0,dst=1,val=21",
-            "-device pxb-pcie,id=pxb1,bus_nr=136,numa_node=1",
+            "-device pxb-pcie,id=pxb1,bus=pcie.0,bus_nr=136,numa_node=1",
             "-device vfio-pci,host=0000:3b:02.1,bus=port1",
         ],
     );

@@ -1,13 +1,16 @@
 //! `--bootstrap`: copies this program through ssh to a host without numaio.
 
+use crate::event::Event;
 use crate::line::sanitize;
 use crate::remote::peer_wait::PeerWait;
+use crate::reporter::{Notice, Observer, Reporter};
 use crate::ssh::stderr_relay::LineSink;
 use crate::ssh::{self, ManagedProcess};
 use crate::transfer::RemoteOptions;
 use crate::TransferError;
 use flate2::write::GzEncoder;
 use flate2::Compression;
+use numaio_mover::wire::ManifestEntry;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -67,6 +70,70 @@ pub fn ensure_numaio(
         shell.install(&local, remote.has_gzip)?;
     }
     Ok(remote.file)
+}
+
+/// Copies this program to a host, if that of the command is missing there; returns the command with
+/// the copy's path. The program is the last word, as in `env A=1 numaio`. A long wait is reported
+/// to `notify`.
+///
+/// # Errors
+/// [`TransferError`]: the host does not answer, or cannot run this program.
+pub fn bootstrapped_command(
+    host: &str,
+    command: &str,
+    (stderr, limit): (LineSink, Option<Duration>),
+    notify: &mut dyn FnMut(&Notice),
+) -> Result<String, TransferError> {
+    let (prefix, numaio) = split_program(command);
+    let options = RemoteOptions {
+        numaio: numaio.to_owned(),
+        bootstrap: true,
+        forward_agent: false,
+        options: Vec::new(),
+        local_files: Vec::new(),
+        stderr,
+    };
+    let mut observer = NoticeObserver(notify);
+    let mut reporter = Reporter::new(&mut observer, false);
+    let wait = PeerWait { reporter: &mut reporter, host, limit };
+    let found = ensure_numaio(&options, &ssh::program(), wait)?;
+    Ok(format!("{prefix}{found}"))
+}
+
+/// Splits a command before its last word.
+fn split_program(command: &str) -> (&str, &str) {
+    command.split_at(command.rfind(' ').map_or(0, |blank| blank + 1))
+}
+
+/// An observer of notices alone: there is no transfer.
+struct NoticeObserver<'a>(&'a mut dyn FnMut(&Notice));
+
+impl Observer for NoticeObserver<'_> {
+    fn event(&mut self, _: &Event) {}
+
+    fn notice(&mut self, notice: &Notice) {
+        (self.0)(notice);
+    }
+
+    fn alive(&mut self) {}
+
+    fn manifest_entry(&mut self, _: &ManifestEntry) {}
+
+    fn restart(&mut self) {}
+
+    fn flush(&mut self) {}
+
+    fn wants_changes(&self) -> bool {
+        false
+    }
+
+    fn wants_entries(&self) -> bool {
+        false
+    }
+
+    fn escapes_control_characters(&self) -> bool {
+        false
+    }
 }
 
 /// Runs scripts on a host.
@@ -205,6 +272,12 @@ mod tests {
         assert_eq!(RemoteSystem::parse("This account is closed.\n"), None);
         let hostile = RemoteSystem::parse(&text.replace("Linux", "\u{1b}[2JLinux")).expect("a description");
         assert_eq!(hostile.system, "\u{fffd}[2JLinux x86_64", "control characters are replaced");
+    }
+
+    #[test]
+    fn words_before_the_program_are_kept() {
+        assert_eq!(split_program("env TOKEN=1 numaio"), ("env TOKEN=1 ", "numaio"));
+        assert_eq!(split_program("numaio"), ("", "numaio"));
     }
 
     #[test]

@@ -72,7 +72,8 @@ pub fn run(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
         output::remark(common, &format!("guest '{}' is already where it should be", status.name));
     } else {
         let (id, count) = make_changes(&kernel, &host, changes)?;
-        output::remark(common, &format!("made {count} changes; numaio undo {id} reverts them"));
+        let (changes, them) = if count == 1 { ("change", "it") } else { ("changes", "them") };
+        output::remark(common, &format!("made {count} {changes}; numaio undo {id} reverts {them}"));
     }
     verify(common, &host, &status, &placement, args)
 }

@@ -4,7 +4,7 @@
 //! leaves at most one receipt for `numaio undo`.
 
 use super::apply::{self, is_memory_in_place};
-use super::guest_numaio::GuestNumaio;
+use super::guest_numaio::{self, GuestNumaio};
 use super::observe::{self, Host};
 use super::requests;
 use crate::commands::bench::net::{sizes, Sizes};
@@ -50,6 +50,9 @@ pub struct BenchArgs {
     /// 'env NUMAIO_TOKEN=... numaio'
     #[arg(long, value_name = "COMMAND", default_value = "numaio", value_parser = ssh::remote_command)]
     pub remote_numaio: String,
+    /// Copy this numaio to ~/.cache/numaio of a guest without numaio
+    #[arg(long)]
+    pub bootstrap: bool,
     /// The device of this host that carries the guest's traffic; default: the network card that it
     /// uses
     #[arg(long, value_name = "HANDLE")]
@@ -174,11 +177,12 @@ fn measure(
     if let Some(path) = &args.output {
         output::check(path)?;
     }
-    let numaio = GuestNumaio {
-        kernel,
-        host: args.ssh.clone().unwrap_or_else(|| guest.name()),
-        command: args.remote_numaio.clone(),
+    let address = args.ssh.clone().unwrap_or_else(|| guest.name());
+    let command = match args.bootstrap {
+        true => guest_numaio::bootstrap(common, &address, &args.remote_numaio)?,
+        false => args.remote_numaio.clone(),
     };
+    let numaio = GuestNumaio { kernel, host: address, command };
     // A guest out of reach is not moved in vain.
     numaio.check()?;
     let net = net_arguments(args);

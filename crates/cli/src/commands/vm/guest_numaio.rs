@@ -2,12 +2,16 @@
 
 use crate::failure::transfer::exit_status_hint;
 use crate::failure::Failure;
+use crate::options::Common;
+use crate::output;
 use numaio_linux::Kernel;
 use numaio_machine::probe::{ProbeError, ProbeExt, ToolExit, ToolOutput};
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{ToolProcess, ToolWorkload};
 use numaio_schema::IoRecord;
 use numaio_transfer::line::sanitize;
+use numaio_transfer::remote::bootstrap;
+use numaio_transfer::reporter::Notice;
 use numaio_transfer::ssh::{self, AgentForwarding};
 use std::time::Duration;
 
@@ -16,12 +20,26 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// How to run numaio in a guest.
 pub struct GuestNumaio<'a> {
-    /// The kernel of this host.
     pub kernel: &'a Kernel,
     /// The guest, as for ssh.
     pub host: String,
     /// The command that starts numaio there.
     pub command: String,
+}
+
+/// Copies this program to a guest, if that of the command is missing there; returns the command
+/// that starts it.
+///
+/// # Errors
+/// The guest cannot be reached, or cannot run this program.
+pub fn bootstrap(common: &Common, host: &str, command: &str) -> Result<String, Failure> {
+    let mut notify = |notice: &Notice| match notice {
+        // The limit is not an option of this command.
+        Notice::Waiting { host, .. } => output::remark(common, &format!("waiting for '{host}' to answer")),
+        notice => output::remark(common, &notice.to_string()),
+    };
+    let messages = (output::stderr_sink(), Some(START_LIMIT));
+    Ok(bootstrap::bootstrapped_command(host, command, messages, &mut notify)?)
 }
 
 impl GuestNumaio<'_> {

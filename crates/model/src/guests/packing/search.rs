@@ -4,7 +4,7 @@
 //! each of them its best path; devices are shared by all guests from the start.
 
 use super::instance::{Choice, GuestShape, Instance};
-use super::value::{better, is_better, shares};
+use super::value::{better, is_better, shares, sum};
 use numaio_schema::GuestPlanValue;
 
 /// Maximum number of partial placements to examine. A number, not a time, so that the result does
@@ -176,7 +176,7 @@ impl Search<'_> {
         let of_devices = most.iter().zip(&instance.devices);
         GuestPlanValue {
             least_share: of_loads.min(alone).min(1.0),
-            bytes_per_s: of_devices.map(|(most, device)| most.min(device.bytes_per_s)).sum(),
+            bytes_per_s: sum(of_devices.map(|(most, device)| most.min(device.bytes_per_s))),
             ranks: choices.iter().map(|choice| choice.rank).sum::<f64>() + self.bounds.ranks[placed],
         }
     }

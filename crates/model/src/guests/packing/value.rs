@@ -55,10 +55,15 @@ pub(super) fn shares(instance: &Instance, guests: &[GuestShape], choices: &[&Cho
     }
     let value = GuestPlanValue {
         least_share: result.iter().flatten().copied().fold(1.0, f64::min),
-        bytes_per_s: flows.iter().map(|flow| flow.wanted * result[flow.guest][flow.demand]).sum(),
-        ranks: choices.iter().map(|choice| choice.rank).sum(),
+        bytes_per_s: sum(flows.iter().map(|flow| flow.wanted * result[flow.guest][flow.demand])),
+        ranks: sum(choices.iter().map(|choice| choice.rank)),
     };
     Shares { shares: result, value }
+}
+
+/// Returns the sum, which is 0 of nothing: that of `Iterator::sum` is -0.
+pub(super) fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
 }
 
 fn flows(instance: &Instance, guests: &[GuestShape], choices: &[&Choice]) -> Vec<Flow> {
