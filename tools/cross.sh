@@ -26,11 +26,12 @@ use_musl() { # ARCH
     [ "$1" = "$(uname -m)" ] || use_glibc_compiler "$1"
 }
 
-# The cross compiler is for glibc: musl has no checked functions, and no helper functions of atomics.
+# The cross compiler is for glibc: musl has no checked functions, no helper functions of atomics, and no other names
+# of functions with 64-bit offsets, which SQLite asks for.
 use_glibc_compiler() { # ARCH
     upper=$(echo "$variable" | tr '[:lower:]' '[:upper:]')
     eval "export CARGO_TARGET_${upper}_LINKER=$compiler"
-    flags=-U_FORTIFY_SOURCE
+    flags="-U_FORTIFY_SOURCE -DSQLITE_DISABLE_LFS"
     [ "$1" != aarch64 ] || flags="$flags -mno-outline-atomics"
     eval "export CFLAGS_$variable=\"$flags\""
 }

@@ -185,7 +185,7 @@ fn reason(reason: &BalanceReason, rate: &dyn Fn(f64) -> String) -> String {
             format!("it exchanges less than {} with devices", rate(*least_bytes_per_s))
         }
         BalanceReason::NotLimited { device_busy } => {
-            format!("the device is busy {} of the time: the program limits itself", percent(*device_busy))
+            format!("it uses less of the device than it could; the device is busy {}", percent(*device_busy))
         }
         BalanceReason::NoModel { node } => {
             format!("node {node} has no model: numaio model --node {node} measures it")
