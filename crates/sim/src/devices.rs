@@ -111,7 +111,7 @@ fn rates(random: &mut Random, nodes: usize, rule: usize) -> (IoRates, Vec<Vec<No
         }
         _ => (named(random, &paths, rule), cap),
     };
-    (IoRates { nodes: paths, cap, stream, sharing, stalls }, members)
+    (IoRates { nodes: paths, cap, stream, sharing, stalls, copied: false }, members)
 }
 
 /// Returns the index of a single rule, not a mixture.

@@ -458,5 +458,12 @@ pub fn device(kind: DeviceKind, pci: PciAddress, gt_per_s: f64, lanes: u32) -> D
 fn rates(nodes: &[f64], cap: f64, stream: Option<f64>) -> IoRates {
     let bytes = |gbit: f64| gbit * 1e9 / 8.0;
     let nodes = nodes.iter().map(|gbit| bytes(*gbit)).collect();
-    IoRates { nodes, cap: bytes(cap), stream: stream.map(bytes), sharing: SharingRule::Bytes, stalls: None }
+    IoRates {
+        nodes,
+        cap: bytes(cap),
+        stream: stream.map(bytes),
+        sharing: SharingRule::Bytes,
+        stalls: None,
+        copied: false,
+    }
 }

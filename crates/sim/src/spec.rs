@@ -232,6 +232,10 @@ pub struct IoRates {
     /// it is faster, so that the mean bandwidth stays the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<f64>,
+    /// Whether the stream's CPU copies each byte between its buffer and memory of the device's
+    /// node, as a TCP stack does. This limits a stream.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copied: bool,
 }
 
 /// How streams of several nodes share a device. The rules bind beside the paths and the cap.

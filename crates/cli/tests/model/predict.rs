@@ -392,7 +392,7 @@ fn random_drive(random: &mut Random) -> (IoRates, Vec<Vec<u32>>) {
     let cap = best * random.within(0.7, 2.5);
     let stream = (random.below(2) == 0).then(|| best * random.within(0.15, 0.8));
     members.retain(|nodes| !nodes.is_empty());
-    (IoRates { nodes, cap, stream, sharing: SharingRule::Bytes, stalls: None }, members)
+    (IoRates { nodes, cap, stream, sharing: SharingRule::Bytes, stalls: None, copied: false }, members)
 }
 
 /// Returns a mix of 2 to 8 streams on two or more nodes.

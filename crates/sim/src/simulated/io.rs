@@ -6,10 +6,10 @@ use crate::noise::Random;
 use crate::spec::{DeviceSpec, IoRates, IoSpec};
 use crate::wiring::DeviceFlow;
 use numaio_machine::devices::DeviceKind;
-use numaio_machine::ids::NodeId;
+use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::probe::{IoGroupOutcome, IoOutcome, IoSample, ProbeError};
 use numaio_machine::set::CpuSet;
-use numaio_machine::workload::{Direction, Flow, IoPath, IoWorkload, Pages, Sampling, StreamGroup};
+use numaio_machine::workload::{CopyLoop, Direction, Flow, IoPath, IoWorkload, Pages, Sampling, StreamGroup};
 use std::collections::BTreeMap;
 
 /// CPU time of a request in nanoseconds, about a system call and an interrupt.
@@ -25,10 +25,19 @@ struct SimulatedDevice<'a> {
 }
 
 /// Streams of a device with buffers on a node.
-struct BufferFlow {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct StreamKey {
+    direction: Direction,
     /// Index of the device in the workload.
     device: usize,
-    node: NodeId,
+    memory: NodeId,
+    /// One of the streams' CPUs, if their rate depends on it.
+    cpu: Option<CpuId>,
+}
+
+/// The number of streams of a key.
+struct BufferFlow {
+    key: StreamKey,
     streams: u32,
 }
 
@@ -96,33 +105,34 @@ impl Simulated {
     /// Returns the bytes per second of each group.
     fn io_rates(&self, devices: &[SimulatedDevice], io: &IoWorkload) -> Vec<f64> {
         let request = Request { bytes: io.block_bytes as f64, depth: f64::from(io.depth) };
-        let key = |group: &StreamGroup| (group.direction, group.device, group.memory);
-        let mut streams: BTreeMap<(Direction, usize, NodeId), u32> = BTreeMap::new();
+        let key = |group: &StreamGroup| StreamKey {
+            direction: group.direction,
+            device: group.device,
+            memory: group.memory,
+            cpu: match devices[group.device].spec.rates(group.direction).copied {
+                true => group.cpus.iter().next(),
+                false => None,
+            },
+        };
+        let mut streams: BTreeMap<StreamKey, u32> = BTreeMap::new();
         for group in &io.groups {
             *streams.entry(key(group)).or_default() += group.streams;
         }
-        let mut rates: BTreeMap<(Direction, usize, NodeId), f64> = BTreeMap::new();
+        let mut rates: BTreeMap<StreamKey, f64> = BTreeMap::new();
         for direction in [Direction::Write, Direction::Read] {
-            let of_direction = streams.iter().filter(|((other, ..), _)| *other == direction);
-            let flows: Vec<BufferFlow> = of_direction
-                .map(|((_, device, node), streams)| BufferFlow {
-                    device: *device,
-                    node: *node,
-                    streams: *streams,
-                })
-                .collect();
+            let of_direction = streams.iter().filter(|(key, _)| key.direction == direction);
+            let flows: Vec<BufferFlow> =
+                of_direction.map(|(key, streams)| BufferFlow { key: *key, streams: *streams }).collect();
             // Sharing without streams would give the loads their bandwidth without streams.
             if flows.is_empty() {
                 continue;
             }
             let paths = self.paths_of_buffers(devices, direction, &flows);
             for (index, device) in devices.iter().enumerate() {
-                let own = flows.iter().zip(&paths).filter(|(flow, _)| flow.device == index);
+                let own = flows.iter().zip(&paths).filter(|(flow, _)| flow.key.device == index);
                 let own: Vec<(&BufferFlow, f64)> = own.map(|(flow, path)| (flow, *path)).collect();
-                let shared = self.shared(device.spec.rates(direction), &own, request);
-                let of_node =
-                    |((flow, _), rate): (&(&BufferFlow, f64), f64)| ((direction, index, flow.node), rate);
-                rates.extend(own.iter().zip(shared).map(of_node));
+                let shared = self.shared(*device, direction, &own, request);
+                rates.extend(own.iter().map(|(flow, _)| flow.key).zip(shared));
             }
         }
         let of_group = |group: &StreamGroup| {
@@ -134,15 +144,41 @@ impl Simulated {
 
     /// Returns the bytes per second of a device's streams by node in one direction, given the rates
     /// of their paths.
-    fn shared(&self, rates: &IoRates, flows: &[(&BufferFlow, f64)], request: Request) -> Vec<f64> {
+    fn shared(
+        &self,
+        device: SimulatedDevice<'_>,
+        direction: Direction,
+        flows: &[(&BufferFlow, f64)],
+        request: Request,
+    ) -> Vec<f64> {
+        let rates = device.spec.rates(direction);
         let demand = |(flow, path): &(&BufferFlow, f64)| NodeDemand {
-            position: self.spec.nodes.iter().position(|other| other.id == flow.node).unwrap_or(0),
+            position: self.spec.nodes.iter().position(|other| other.id == flow.key.memory).unwrap_or(0),
             streams: f64::from(flow.streams),
             path: *path,
-            stream: rates.stream.unwrap_or(f64::INFINITY),
+            stream: rates.stream.unwrap_or(f64::INFINITY).min(self.copied_rate(
+                flow.key,
+                device.node,
+                request,
+            )),
         };
         let nodes: Vec<NodeDemand> = flows.iter().map(demand).collect();
         rule_rates(&rates.sharing, rates.cap, &nodes, request)
+    }
+
+    /// Returns the bytes per second of a stream whose CPU copies each request between its buffer
+    /// and memory of the device's node; infinite if it copies nothing.
+    ///
+    /// A request also takes the time of a system call and the dependent accesses of a message.
+    fn copied_rate(&self, key: StreamKey, device: Option<NodeId>, request: Request) -> f64 {
+        let Some((cpu, device)) = key.cpu.zip(device) else { return f64::INFINITY };
+        let flow = match key.direction {
+            Direction::Write => Flow { source: key.memory, sink: device },
+            Direction::Read => Flow { source: device, sink: key.memory },
+        };
+        let accesses = super::ping::ACCESSES * self.wiring.latency_ns(cpu, device, None);
+        let copy = self.wiring.seconds_to_copy(&CpuSet::from_iter([cpu]), flow, CopyLoop::Memcpy, 1);
+        request.bytes / ((REQUEST_NS as f64 + accesses) * 1e-9 + request.bytes * copy)
     }
 
     /// Returns the bytes per second of the paths to buffers beside the load and the other devices.
@@ -152,12 +188,19 @@ impl Simulated {
         direction: Direction,
         flows: &[BufferFlow],
     ) -> Vec<f64> {
-        let of =
-            |flow: &BufferFlow| self.path_of_buffers(devices[flow.device].spec.rates(direction), flow.node);
+        let of = |flow: &BufferFlow| {
+            self.path_of_buffers(devices[flow.key.device].spec.rates(direction), flow.key.memory)
+        };
         let paths: Vec<f64> = flows.iter().map(of).collect();
         let device_flow = |(flow, path): (&BufferFlow, &f64)| {
-            let device = devices[flow.device].node?;
-            Some(DeviceFlow { device, memory: flow.node, direction, streams: flow.streams, path: *path })
+            let device = devices[flow.key.device].node?;
+            Some(DeviceFlow {
+                device,
+                memory: flow.key.memory,
+                direction,
+                streams: flow.streams,
+                path: *path,
+            })
         };
         let shared: Option<Vec<DeviceFlow>> = flows.iter().zip(&paths).map(device_flow).collect();
         match shared {

@@ -12,7 +12,7 @@ use numaio_machine::workload::{Direction, Flow, Pages, PingWorkload, Sampling};
 const WIRE_NS: f64 = 10_000.0;
 /// Dependent accesses of the thread to memory of the device's node for a message: descriptors,
 /// completion, doorbell.
-const ACCESSES: f64 = 8.0;
+pub(super) const ACCESSES: f64 = 8.0;
 
 impl Simulated {
     /// Returns the nanoseconds of a round trip without noise.
