@@ -25,6 +25,7 @@ pub mod guest_monitor;
 mod hot_pages;
 pub mod interrupt;
 pub mod io;
+pub mod journal;
 mod kernel;
 pub mod launch;
 mod loads;

@@ -4,13 +4,15 @@ use super::config::ConfigError;
 use super::error::DaemonError;
 use super::log_options::{LogFormat, LogLevel, LogOptions};
 use crate::ssh::stderr_relay::LineSink;
+use numaio_linux::journal::Journal;
 use numaio_machine::calendar::utc_time;
 use numaio_schema::TransferRecord;
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Interval for which lines about unauthenticated peers are limited.
@@ -27,6 +29,8 @@ pub struct Log {
     is_quiet: bool,
     /// Shared by all clones, so that a reload applies to them.
     options: Arc<Mutex<LogOptions>>,
+    /// The journal for entries with fields, opened at the first one; `None` if it cannot be.
+    journal: Arc<OnceLock<Option<Journal>>>,
 }
 
 /// A line of the log in JSON.
@@ -43,7 +47,7 @@ impl Log {
     /// A log that goes to a sink, which writes each line in one call, because several processes
     /// write to standard error.
     pub fn new(sink: LineSink, is_quiet: bool) -> Self {
-        Self { sink, is_quiet, options: Arc::default() }
+        Self { sink, is_quiet, options: Arc::default(), journal: Arc::default() }
     }
 
     /// Sets format and level.
@@ -110,7 +114,11 @@ impl Log {
         }
         match options.format {
             LogFormat::Text => (self.sink)(&format!("{prefix}{text}")),
-            LogFormat::Journal => (self.sink)(&format!("<{}>{prefix}{text}", level.priority())),
+            LogFormat::Journal => {
+                if !transfer.is_some_and(|transfer| self.send_record(level, text, transfer)) {
+                    (self.sink)(&format!("<{}>{prefix}{text}", level.priority()));
+                }
+            }
             LogFormat::Json => {
                 let time = utc_time(SystemTime::now());
                 let line = JsonLine { time, level: level.name(), message: text, transfer };
@@ -118,6 +126,32 @@ impl Log {
             }
         }
     }
+
+    /// Sends a line to the journal with the fields of its record; returns whether the journal took
+    /// it.
+    fn send_record(&self, level: LogLevel, text: &str, transfer: &TransferRecord) -> bool {
+        let journal = self.journal.get_or_init(|| Journal::open().ok());
+        journal.as_ref().is_some_and(|journal| journal.send(&journal_fields(level, text, transfer)).is_ok())
+    }
+}
+
+/// Returns the fields of the journal for a line with a record: `bytes_per_s` of the record is
+/// `NUMAIO_BYTES_PER_S`.
+fn journal_fields(level: LogLevel, text: &str, transfer: &TransferRecord) -> Vec<(String, String)> {
+    let of_line = [
+        ("MESSAGE", text.to_owned()),
+        ("PRIORITY", level.priority().to_string()),
+        ("SYSLOG_IDENTIFIER", "numaio".to_owned()),
+    ];
+    let mut fields: Vec<(String, String)> =
+        of_line.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let Ok(Value::Object(record)) = serde_json::to_value(transfer) else { return fields };
+    let of_record = record.into_iter().filter(|(name, _)| name != "schema").map(|(name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        (format!("NUMAIO_{}", name.to_ascii_uppercase()), value)
+    });
+    fields.extend(of_record.filter(|(_, value)| !value.is_empty()));
+    fields
 }
 
 /// Lines about peers that did not authenticate. Anybody who reaches the port causes them, so that
@@ -225,6 +259,30 @@ mod tests {
                 "true \"error\" \"f:3: c\"",
             ]
         );
+    }
+
+    #[test]
+    fn journal_has_the_fields_of_a_record() {
+        let text = include_str!("../../../schema/tests/fixtures/transfer-record-1.json");
+        let record = TransferRecord::from_json(text).expect("a record");
+        let fields = journal_fields(LogLevel::Warning, "a line", &record);
+        let value =
+            |name: &str| fields.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
+        for (name, expected) in [
+            ("MESSAGE", "a line"),
+            ("PRIORITY", "4"),
+            ("SYSLOG_IDENTIFIER", "numaio"),
+            ("NUMAIO_USER", "alice"),
+            ("NUMAIO_RETRY", "true"),
+            ("NUMAIO_BYTES", "6000000"),
+        ] {
+            assert_eq!(value(name), Some(expected), "{name}");
+        }
+        let is_name = |name: &str| {
+            name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+        };
+        assert!(fields.iter().all(|(name, value)| is_name(name) && !value.is_empty()), "{fields:?}");
+        assert!(value("NUMAIO_SCHEMA").is_none());
     }
 
     #[test]
