@@ -4,7 +4,7 @@ pub(crate) use crate::style::short;
 use crate::subjects;
 use numaio_machine::devices::{Device, LocalitySource, PcieLink, Sriov};
 use numaio_machine::findings::{Finding, Severity};
-use numaio_machine::set::CpuSet;
+use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::surroundings::Surroundings;
 use numaio_machine::topology::{CoreKind, Identity, Node, Topology};
 use numaio_machine::units::{format_size, BandwidthUnit};
@@ -20,6 +20,14 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
         noun => format!("{noun}s"),
     };
     format!("{number} {plural}")
+}
+
+/// Names nodes: `node 7`, `nodes 6-7`.
+pub(crate) fn nodes(nodes: &NodeSet) -> String {
+    match nodes.len() {
+        1 => format!("node {nodes}"),
+        _ => format!("nodes {nodes}"),
+    }
 }
 
 /// Names a program, or the virtual machine that it runs: `web (guest)`.

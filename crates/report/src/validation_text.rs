@@ -6,7 +6,6 @@ use crate::record_header::{self, percent};
 use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
-use numaio_machine::set::NodeSet;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
@@ -200,7 +199,7 @@ fn conclusions(direction: &ValidatedDirection, verdict: &Verdict) -> Vec<String>
             found.push(format!(
                 "For this device, merge classes {}: {} have the same bandwidth within {} %.",
                 ranks.join(" and "),
-                nodes(&merge.nodes),
+                phrases::nodes(&merge.nodes),
                 percent(level)
             ));
         }
@@ -217,27 +216,21 @@ fn conclusions(direction: &ValidatedDirection, verdict: &Verdict) -> Vec<String>
     if !verdict.represented.is_empty() {
         found.push(format!(
             "Not measured: {}; represented by another node of the class.",
-            nodes(&verdict.represented)
+            phrases::nodes(&verdict.represented)
         ));
     }
     let unknown = verdict.not_measured.difference(&verdict.represented);
     if !unknown.is_empty() {
-        found.push(format!("No value: {}.", nodes(&unknown)));
+        found.push(format!("No value: {}.", phrases::nodes(&unknown)));
     }
     found
-}
-
-fn nodes(nodes: &NodeSet) -> String {
-    match nodes.len() {
-        1 => format!("node {nodes}"),
-        _ => format!("nodes {nodes}"),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use numaio_machine::ids::NodeId;
+    use numaio_machine::set::NodeSet;
     use numaio_schema::{
         ClassRule, Inversion, Merge, NodeValue, Split, ValidatedClass, VALIDATION_SCHEMA, VIEW_SCHEMA,
     };

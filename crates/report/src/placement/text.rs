@@ -73,17 +73,10 @@ fn tasks(plan: &PlacementPlan) -> Table {
             Cell::from(device.map(|target| phrases::short(&target.device)).unwrap_or_default()),
             Cell::from(task.cpu_nodes.to_string()),
             Cell::from(task.cpus.to_string()),
-            Cell::from(format!("{} {}", task.memory.policy.name(), nodes(&task.memory.nodes))),
+            Cell::from(format!("{} {}", task.memory.policy.name(), phrases::nodes(&task.memory.nodes))),
         ]);
     }
     table.without_empty_columns()
-}
-
-fn nodes(nodes: &NodeSet) -> String {
-    match nodes.len() {
-        1 => format!("node {nodes}"),
-        _ => format!("nodes {nodes}"),
-    }
 }
 
 /// Formats the shares of memory, CPU time and I/O that matched the plan.

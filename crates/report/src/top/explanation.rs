@@ -2,7 +2,7 @@
 
 use super::cells::format_rate;
 use crate::balance_text::{balance_reason_text, unknown_traffic_text};
-use crate::phrases::{count, joined, percent, program_name, short};
+use crate::phrases::{count, joined, nodes, percent, program_name, short};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_machine::sockets::TrafficRates;
@@ -112,7 +112,7 @@ fn remote(program: &TopProgram) -> String {
             };
             let parts = [part("threads", threads), part("memory", memory)];
             let parts = joined(parts.into_iter().flatten(), " and ");
-            format!("Remote: {}. Near its devices (nodes {near}): {parts}", percent(remote.share))
+            format!("Remote: {}. Near its devices ({}): {parts}", percent(remote.share), nodes(near))
         }
         _ => format!(
             "Remote: {} of accesses, if threads use all memory equally; no device of a known node",

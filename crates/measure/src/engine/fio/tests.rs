@@ -81,7 +81,9 @@ fn failed_job_is_named_with_its_error() {
     let error =
         fio(DiskMethod::Uring).read(&output(ToolExit::Status(1), EIO, "fio: io_u error on file /dev/loop0"));
     let text = error.expect_err("a job failed").to_string();
-    for part in ["fio: job numaio 1 failed with error 5", "Input/output error", "io_u error on file"] {
+    // C libraries differ in their texts.
+    let eio = std::io::Error::from_raw_os_error(5).to_string();
+    for part in ["fio: job numaio 1 failed with error 5", &eio, "io_u error on file"] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
 }
