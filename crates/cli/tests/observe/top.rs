@@ -189,11 +189,13 @@ impl Drop for Terminal {
     }
 }
 
-/// Returns the tables of a screen: without the header and the last line.
+/// Returns the tables of a screen: without the header and the last line. A screen is empty for a
+/// moment after its size changed.
 fn tables(screen: &str) -> Vec<String> {
     let lines: Vec<&str> = screen.trim_end_matches('\n').lines().map(str::trim_end).collect();
     let end = lines.iter().rposition(|line| line.contains("q quit") || line.contains("end of the rec"));
-    lines[1..end.unwrap_or(lines.len())].iter().map(|line| (*line).to_owned()).collect()
+    let tables = lines.iter().take(end.unwrap_or(lines.len())).skip(1);
+    tables.map(|line| (*line).to_owned()).collect()
 }
 
 fn expected_tables(name: &str) -> Vec<String> {
