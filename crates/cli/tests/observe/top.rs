@@ -236,12 +236,14 @@ fn live_view_survives_stops_and_leaves_the_terminal_at_signals() {
     terminal.wait_for(is_live);
     // SIGTSTP from outside, and Ctrl-Z, which the view handles itself.
     kill("-TSTP", terminal.program());
-    terminal.wait_for(|screen| screen.contains("Stopped") || screen.contains("ready>"));
+    // The shell reads the next line once it has printed its prompt.
+    let is_at_prompt = |screen: &str| screen.contains("marker") && screen.trim_end().ends_with("ready>");
+    terminal.wait_for(is_at_prompt);
     terminal.assert_clean("marker");
     terminal.enter("fg");
     terminal.wait_for(is_live);
     terminal.keys(&["C-z"]);
-    terminal.wait_for(|screen| screen.contains("marker"));
+    terminal.wait_for(is_at_prompt);
     terminal.enter("fg");
     terminal.wait_for(is_live);
     terminal.keys(&["e"]);
