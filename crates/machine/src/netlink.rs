@@ -11,6 +11,11 @@ pub const NLM_F_REQUEST: u16 = 1;
 /// Flags of a request for all objects.
 pub const NLM_F_DUMP: u16 = 0x300;
 
+/// Family of IPv4 addresses in messages.
+pub const AF_INET: u8 = 2;
+/// Family of IPv6 addresses.
+pub const AF_INET6: u8 = 10;
+
 /// A message without its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetlinkMessage<'a> {

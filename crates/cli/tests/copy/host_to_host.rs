@@ -49,6 +49,19 @@ impl Hosts {
         CommandOutput::of(self.command(&args).limited_output().expect("numaio"))
     }
 
+    /// A folder for programs of the hosts.
+    fn bin(&self) -> PathBuf {
+        let bin = self.home.0.join("bin");
+        fs::create_dir_all(&bin).expect("a folder");
+        bin
+    }
+
+    /// Copies the file `f` to a host, which finds programs on `path`.
+    fn bootstrap(&self, path: &str, to: &str) -> CommandOutput {
+        let mut command = self.command(&["copy", "--bootstrap", "f", to]);
+        CommandOutput::of(command.env("PATH", path).limited_output().expect("numaio"))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.home.0.join("hosts").join(name)
     }
@@ -339,12 +352,7 @@ fn bootstrap_installs_numaio_on_a_host() {
 fn bootstrap_is_compressed_where_gzip_is_installed() {
     let hosts = Hosts::new();
     hosts.home.file("f", "content");
-    let bin = hosts.home.0.join("bin");
-    fs::create_dir_all(&bin).expect("a folder");
-    let copy = |path: &str, to: &str| {
-        let mut command = hosts.command(&["copy", "--bootstrap", "f", to]);
-        CommandOutput::of(command.env("PATH", path).limited_output().expect("numaio")).ok();
-    };
+    let bin = hosts.bin();
     let everywhere = std::env::var("PATH").unwrap_or_default();
     let real = |name: &str| {
         std::env::split_paths(&everywhere).map(|folder| folder.join(name)).find(|file| file.exists())
@@ -354,14 +362,14 @@ fn bootstrap_is_compressed_where_gzip_is_installed() {
         "bin/gzip",
         &format!("#!/bin/sh\ntouch \"$HOME/unpacked\"\nexec {} \"$@\"\n", gzip.display()),
     );
-    copy(&format!("{}:{everywhere}", bin.display()), "one:g");
+    hosts.bootstrap(&format!("{}:{everywhere}", bin.display()), "one:g").ok();
     assert!(hosts.path("one/unpacked").exists());
     // Only the programs that the scripts need.
     fs::remove_file(bin.join("gzip")).expect("removed");
     for name in ["sh", "uname", "sha256sum", "mkdir", "chmod", "cat", "mv", "rm", "env"] {
         std::os::unix::fs::symlink(real(name).expect(name), bin.join(name)).expect("a link");
     }
-    copy(&bin.display().to_string(), "two:g");
+    hosts.bootstrap(&bin.display().to_string(), "two:g").ok();
     assert!(hosts.path("two/g").exists() && hosts.path("two/.cache/numaio").exists());
 }
 
@@ -369,16 +377,12 @@ fn bootstrap_is_compressed_where_gzip_is_installed() {
 fn reports_why_a_bootstrap_failed() {
     let hosts = Hosts::new();
     hosts.home.file("f", "content");
-    let bin = hosts.home.0.join("bin");
-    fs::create_dir_all(&bin).expect("a folder");
+    let bin = hosts.bin();
     let program = |name: &str, script: &str| {
         hosts.home.script(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
     };
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-    let copy = |host: &str| {
-        let mut command = hosts.command(&["copy", "--bootstrap", "f", host]);
-        CommandOutput::of(command.env("PATH", &path).limited_output().expect("numaio"))
-    };
+    let copy = |to: &str| hosts.bootstrap(&path, to);
     copy("three:g").failed(1, &["cannot identify the system of three", "/ssh three true"]);
     program("uname", "[ $1 = -m ] && echo riscv64 || echo Linux");
     copy("one:g").failed(1, &["one is Linux riscv64", "--remote-numaio"]);

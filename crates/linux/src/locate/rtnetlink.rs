@@ -1,15 +1,14 @@
 //! Route messages of rtnetlink(7): encoding of requests and decoding of replies.
 
 use numaio_machine::netlink::{
-    aligned, attributes, error_number, message, number, short, HEADER, NLMSG_ERROR, NLM_F_REQUEST,
+    aligned, attributes, error_number, message, messages, number, short, NetlinkMessage, AF_INET, AF_INET6,
+    NLMSG_ERROR, NLM_F_REQUEST,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ROUTE: usize = 12;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
 /// Dead or without carrier (`RTNH_F_DEAD`, `RTNH_F_LINKDOWN`): the kernel skips these next hops.
 const UNUSABLE: u8 = 1 | 16;
 
@@ -99,21 +98,20 @@ fn push_address(message: &mut Vec<u8>, kind: u16, address: IpAddr) {
 
 /// Decodes the first message of a reply.
 pub fn reply(bytes: &[u8]) -> Reply {
-    let length = number(bytes, 0).map_or(0, |length| length as usize);
-    let Some(message) = bytes.get(..length).filter(|_| length >= HEADER) else { return Reply::Other };
-    match short(message, 4) {
+    let Some(NetlinkMessage { kind, body }) = messages(bytes).next() else { return Reply::Other };
+    match kind {
         // An acknowledgment was not requested.
-        Some(NLMSG_ERROR) => error_number(&message[HEADER..]).map_or(Reply::Other, Reply::Error),
-        Some(RTM_NEWROUTE) => route(message).map_or(Reply::Other, Reply::Route),
+        NLMSG_ERROR => error_number(body).map_or(Reply::Other, Reply::Error),
+        RTM_NEWROUTE => route(body).map_or(Reply::Other, Reply::Route),
         _ => Reply::Other,
     }
 }
 
-fn route(message: &[u8]) -> Option<Route> {
-    let table = *message.get(HEADER + 4)?;
+fn route(body: &[u8]) -> Option<Route> {
+    let table = *body.get(4)?;
     let mut route = Route { table: table.into(), ..Route::default() };
     let mut next_hop = NextHop { interface: 0, gateway: None, weight: 1 };
-    for (kind, value) in attributes(message.get(HEADER + ROUTE..)?) {
+    for (kind, value) in attributes(body.get(ROUTE..)?) {
         match kind {
             attribute::OIF => next_hop.interface = number(value, 0)?,
             attribute::PREFSRC => route.source = address(value),
@@ -163,6 +161,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaio_machine::netlink::HEADER;
 
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let length = value.len() as u16 + 4;

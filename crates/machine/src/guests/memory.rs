@@ -2,11 +2,12 @@
 
 use super::configuration::GuestConfiguration;
 use crate::ids::NodeId;
-use crate::process::{address_range, NumaMapping};
+use crate::process::{address_range, smaps_values, NumaMapping};
 use crate::programs::{kilobytes, parse_status};
 use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Smallest mapping that can hold guest memory.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -78,20 +79,12 @@ pub(super) fn read(root: &dyn Sysfs, pid: u32, configuration: &GuestConfiguratio
 
 /// Returns the bytes of mappings in transparent huge pages (`AnonHugePages` in `smaps`).
 fn transparent_bytes(smaps: &str, regions: &[RamRegion]) -> u64 {
-    let mut sum = 0u64;
-    let mut region = None;
-    for line in smaps.lines() {
-        if let Some(bytes) = line.strip_prefix("AnonHugePages:").map(kilobytes) {
-            // The pages may have been allocated since numa_maps was read.
-            let all = region.map_or(0, |region: &RamRegion| {
-                region.bytes_on.values().copied().fold(0, u64::saturating_add)
-            });
-            sum = sum.saturating_add(bytes.min(all));
-        } else if let Some(range) = line.split(' ').next().and_then(address_range) {
-            region = regions.iter().find(|region| region.address == range.start);
-        }
-    }
-    sum
+    let of_region = |(mapping, size): (Range<u64>, &str)| {
+        let region = regions.iter().find(|region| region.address == mapping.start)?;
+        // The pages may have been allocated since numa_maps was read.
+        Some(kilobytes(size).min(region.bytes_on.values().copied().fold(0, u64::saturating_add)))
+    };
+    smaps_values(smaps, "AnonHugePages:").filter_map(of_region).fold(0, u64::saturating_add)
 }
 
 /// Parses the mappings of a process that hold data, with their lengths from `maps`; of a mapping

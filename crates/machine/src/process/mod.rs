@@ -3,7 +3,7 @@
 mod pages;
 mod stat;
 
-pub(crate) use pages::{address_range, is_memory, NumaMapping};
+pub(crate) use pages::{address_range, is_memory, smaps_values, NumaMapping};
 pub use pages::{parse_numa_maps, Pages};
 pub use stat::{parse_stat, Stat};
 

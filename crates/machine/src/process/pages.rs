@@ -116,6 +116,24 @@ pub(crate) fn address_range(word: &str) -> Option<Range<u64>> {
     Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
 }
 
+/// Iterates over the values of a field of `/proc/PID/smaps`, such as `VmFlags:`, each with the
+/// addresses of its mapping.
+pub(crate) fn smaps_values<'t>(
+    smaps: &'t str,
+    field: &'t str,
+) -> impl Iterator<Item = (Range<u64>, &'t str)> {
+    let mut mapping = None;
+    smaps.lines().filter_map(move |line| {
+        if let Some(value) = line.strip_prefix(field) {
+            return Some((mapping.clone()?, value));
+        }
+        if let Some(range) = line.split_ascii_whitespace().next().and_then(address_range) {
+            mapping = Some(range);
+        }
+        None
+    })
+}
+
 /// Returns whether a path is memory without a file, such as memfd and shared memory.
 pub(crate) fn is_memory(path: &str) -> bool {
     ["/memfd:", "/dev/shm/", "/SYSV", "/dev/zero", "/anon_hugepage"]

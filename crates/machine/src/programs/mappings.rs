@@ -3,7 +3,7 @@
 
 use super::status_file::kilobytes;
 use crate::ids::NodeId;
-use crate::process::{address_range, is_memory, NumaMapping};
+use crate::process::{address_range, is_memory, smaps_values, NumaMapping};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -113,31 +113,16 @@ fn private_range(line: &str) -> Option<Range<u64>> {
 
 /// Returns the start addresses of locked mappings: those with flag `lo` in `/proc/PID/smaps`.
 pub fn locked_mappings(smaps: &str) -> BTreeSet<u64> {
-    let (mut start, mut locked) = (None, BTreeSet::new());
-    for line in smaps.lines() {
-        if let Some(flags) = line.strip_prefix("VmFlags:") {
-            if flags.split_ascii_whitespace().any(|flag| flag == "lo") {
-                locked.extend(start);
-            }
-        } else if let Some(range) = line.split_ascii_whitespace().next().and_then(address_range) {
-            start = Some(range.start);
-        }
-    }
-    locked
+    let locked = smaps_values(smaps, "VmFlags:")
+        .filter(|(_, flags)| flags.split_ascii_whitespace().any(|flag| flag == "lo"));
+    locked.map(|(mapping, _)| mapping.start).collect()
 }
 
 /// Returns the mappings that have transparent huge pages: those with `AnonHugePages` in
 /// `/proc/PID/smaps`.
 pub fn huge_mappings(smaps: &str) -> Vec<Range<u64>> {
-    let (mut mapping, mut huge) = (None, Vec::new());
-    for line in smaps.lines() {
-        if let Some(size) = line.strip_prefix("AnonHugePages:") {
-            huge.extend(mapping.clone().filter(|_| kilobytes(size.trim()) > 0));
-        } else if let Some(range) = line.split_ascii_whitespace().next().and_then(address_range) {
-            mapping = Some(range);
-        }
-    }
-    huge
+    let huge = smaps_values(smaps, "AnonHugePages:").filter(|(_, size)| kilobytes(size) > 0);
+    huge.map(|(mapping, _)| mapping).collect()
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! Lists of TCP sockets by sock_diag(7): encoding of requests, decoding of replies
 //! (`include/uapi/linux/inet_diag.h`, `tcp.h`).
 
-use crate::netlink::{self, attributes, long, message, messages, number};
+use crate::netlink::{self, attributes, long, message, messages, number, AF_INET, AF_INET6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const IPPROTO_TCP: u8 = 6;
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
 /// Attribute with `struct tcp_info`; the request has a bit for it.
 const INET_DIAG_INFO: u16 = 2;
 /// Length of `struct inet_diag_msg`.
@@ -113,10 +111,7 @@ pub fn parse_dump(bytes: &[u8], sockets: &mut Vec<SocketSample>) -> DumpState {
     for message in messages(bytes) {
         match message.kind {
             SOCK_DIAG_BY_FAMILY => sockets.extend(parse_socket(message.body)),
-            netlink::NLMSG_DONE => {
-                return netlink::error_number(message.body).map_or(DumpState::Complete, DumpState::Failed);
-            }
-            netlink::NLMSG_ERROR => {
+            netlink::NLMSG_DONE | netlink::NLMSG_ERROR => {
                 return netlink::error_number(message.body).map_or(DumpState::Complete, DumpState::Failed);
             }
             _ => {}

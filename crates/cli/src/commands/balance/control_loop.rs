@@ -5,9 +5,9 @@ use super::events::EventWriter;
 use super::selection::Selection;
 use crate::commands::placement;
 use crate::commands::program_moves::{
-    build_problem, group_programs, lock, members_of, missing_sockets, original_affinities, remove_ended,
-    BalanceConfig, HotMemoryMonitor, Knowledge, MonitoredGroup, Observation, Observer, ProgramGroup,
-    ProgramMover, SeenProgram,
+    build_problem, group_programs, lock, members_of, original_affinities, remove_ended, BalanceConfig,
+    HotMemoryMonitor, Knowledge, MonitoredGroup, Observation, Observer, ProgramGroup, ProgramMover,
+    SeenProgram,
 };
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -82,8 +82,8 @@ pub fn run(
     if !args.dry_run {
         balancing_loop.hot.recover();
     }
-    balancing_loop.start(kernel, &models, &records)?;
     balancing_loop.observer.observe(&selection.pids(kernel));
+    balancing_loop.start(kernel, &models, &records)?;
     while wait(args.every) {
         balancing_loop.round(&selection.pids(kernel))?;
         // One more interval if the accesses of a program are monitored before its move.
@@ -160,7 +160,7 @@ impl BalancingLoop<'_> {
             numa_balancing: conditions::read(kernel).numa_balancing,
             daemons: running_programs(kernel, &DAEMONS),
             modeled_nodes: of_models.chain(of_records).collect(),
-            missing_sockets: missing_sockets(),
+            missing_sockets: self.observer.missing_sockets().map(str::to_owned),
         }))
     }
 
@@ -240,7 +240,7 @@ impl BalancingLoop<'_> {
         decision: &GroupDecision,
     ) -> Result<(), Failure> {
         let (Some(to), Some(group)) = (decision.to, groups.get(decision.group)) else { return Ok(()) };
-        let at = self.observer.elapsed_s();
+        let at = self.observer.elapsed().as_secs_f64();
         if self.args.dry_run {
             self.balancer.record(problem, decision, at, 0);
             return Ok(());

@@ -27,6 +27,9 @@ const MAX_ROUTES: usize = 256;
 /// Rates of a program's sockets by index of the network device.
 pub type NetworkRates = BTreeMap<usize, TrafficRates>;
 
+/// Programs that have a socket open, by its inode.
+type Holders = HashMap<u64, Vec<u32>>;
+
 /// Devices with their shares.
 type Shares = Vec<(usize, f64)>;
 
@@ -36,6 +39,8 @@ pub struct NetworkObserver {
     watch: SocketWatch,
     /// Sockets that moved data in this round; the reason if they are unknown.
     sockets: Option<Result<Vec<SocketRate>, UnknownTraffic>>,
+    /// Why the kernel lists no sockets, as text.
+    missing: Option<String>,
     addresses: Option<(LocalAddresses, Duration)>,
     interfaces: BTreeMap<String, (Shares, Duration)>,
     routes: BTreeMap<IpAddr, (Shares, Duration)>,
@@ -47,18 +52,20 @@ pub struct NetworkObserver {
     rates: BTreeMap<u32, NetworkRates>,
 }
 
-/// Returns why the kernel lists no sockets, as text; `None` if it does.
-pub fn missing_sockets() -> Option<String> {
-    tcp_sockets().err().map(|error| error.to_string())
-}
-
 impl NetworkObserver {
     /// Lists the sockets; `at` is the time since any fixed moment.
     pub fn list(&mut self, at: Duration) {
-        self.sockets = Some(match tcp_sockets() {
+        let dump = tcp_sockets();
+        self.missing = dump.as_ref().err().map(ToString::to_string);
+        self.sockets = Some(match dump {
             Ok(dump) => self.watch.observe(&dump, at).ok_or(UnknownTraffic::FirstObservation),
             Err(_) => Err(UnknownTraffic::NoSocketList),
         });
+    }
+
+    /// Returns why the kernel lists no sockets, as text; `None` if it does, or was not asked.
+    pub fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
     }
 
     /// Returns the programs whose sockets moved much data in the last round.
@@ -85,8 +92,7 @@ impl NetworkObserver {
             programs.iter().map(|program| (program.sample.pid, program.sample.start_time)).collect();
         self.held.retain(|key, (_, read_at)| running.contains(key) && is_recent(*read_at, at));
         self.unowned.retain(|_, searched_at| is_recent(*searched_at, at));
-        self.search(&sockets, programs, at);
-        let holders = self.holders();
+        let holders = self.search(&sockets, programs, at);
         for socket in &sockets {
             let Some(pids) = holders.get(&socket.inode) else { continue };
             let devices = self.devices_of(kernel, topology, socket, at);
@@ -111,18 +117,18 @@ impl NetworkObserver {
         }
     }
 
-    /// Reads which sockets programs hold, if a socket that moves data has no known program. Only
-    /// programs that use CPU time can move data.
-    fn search(&mut self, sockets: &[SocketRate], programs: &[ObservedProgram], at: Duration) {
+    /// Returns the programs of each socket. Reads which sockets programs hold, if a socket that
+    /// moves data has no known program. Only programs that use CPU time can move data.
+    fn search(&mut self, sockets: &[SocketRate], programs: &[ObservedProgram], at: Duration) -> Holders {
         let holders = self.holders();
         let is_searched = |socket: &&SocketRate| {
             socket.rates.total() >= SEARCHED
                 && !holders.contains_key(&socket.inode)
                 && !self.unowned.contains_key(&socket.cookie)
         };
-        let searched: Vec<u64> = sockets.iter().filter(is_searched).map(|socket| socket.cookie).collect();
+        let searched: Vec<&SocketRate> = sockets.iter().filter(is_searched).collect();
         if searched.is_empty() {
-            return;
+            return holders;
         }
         let uses_cpu = |program: &&ObservedProgram| {
             program.is_active || program.rates.as_ref().is_none_or(|rates| rates.cpus > 0.0)
@@ -134,15 +140,14 @@ impl NetworkObserver {
             }
         }
         let holders = self.holders();
-        let has_no_holder =
-            |socket: &&SocketRate| searched.contains(&socket.cookie) && !holders.contains_key(&socket.inode);
-        let unowned: Vec<u64> = sockets.iter().filter(has_no_holder).map(|socket| socket.cookie).collect();
-        self.unowned.extend(unowned.into_iter().map(|cookie| (cookie, at)));
+        let unowned = searched.into_iter().filter(|socket| !holders.contains_key(&socket.inode));
+        self.unowned.extend(unowned.map(|socket| (socket.cookie, at)));
+        holders
     }
 
-    /// Returns the programs of each socket.
-    fn holders(&self) -> HashMap<u64, Vec<u32>> {
-        let mut holders: HashMap<u64, Vec<u32>> = HashMap::new();
+    /// Returns the known programs of each socket.
+    fn holders(&self) -> Holders {
+        let mut holders = Holders::new();
         for ((pid, _), (inodes, _)) in &self.held {
             for inode in inodes {
                 holders.entry(*inode).or_default().push(*pid);

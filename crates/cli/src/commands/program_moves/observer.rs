@@ -144,9 +144,9 @@ impl<'a> Observer<'a> {
         self.started.elapsed()
     }
 
-    /// Returns the seconds since the observer was created.
-    pub fn elapsed_s(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
+    /// Returns why the kernel lists no sockets, as text; `None` if it does, or before a round.
+    pub fn missing_sockets(&self) -> Option<&str> {
+        self.network.missing()
     }
 
     /// Reads the memory of a program again in the next round.

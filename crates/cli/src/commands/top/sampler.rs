@@ -2,9 +2,7 @@
 
 use super::balance_advisor::{BalanceAdvisor, ConfirmedMove};
 use crate::commands::placement;
-use crate::commands::program_moves::{
-    missing_sockets, network_rates, NetworkObserver, Observation, ProgramUses, SeenProgram,
-};
+use crate::commands::program_moves::{network_rates, NetworkObserver, Observation, ProgramUses, SeenProgram};
 use crate::failure::Failure;
 use crate::machine::{now, Machine};
 use crate::options::Common;
@@ -74,8 +72,6 @@ pub struct Sampler {
     before: Option<SampledCounters>,
     advisor: BalanceAdvisor,
     network: NetworkObserver,
-    /// Why the kernel lists no sockets.
-    missing_sockets: Option<String>,
 }
 
 impl Sampler {
@@ -86,7 +82,6 @@ impl Sampler {
         let counters = placement::factors(common, &topology);
         let options = WatchOptions { reads_memory: false, ..WatchOptions::default() };
         let advisor = BalanceAdvisor::new(common, &topology);
-        let missing_sockets = machine.kernel().and_then(|_| missing_sockets());
         Ok(Self {
             machine,
             topology: Arc::new(topology),
@@ -98,7 +93,6 @@ impl Sampler {
             before: None,
             advisor,
             network: NetworkObserver::default(),
-            missing_sockets,
         })
     }
 
@@ -136,9 +130,10 @@ impl Sampler {
         let after = self.read_counters(at, &mut unknown);
         unknown.extend(self.advisor.missing_models(&self.models));
         unknown.extend(
-            self.missing_sockets
-                .iter()
-                .map(|why| UnknownValue { what: "network traffic of programs".to_owned(), why: why.clone() }),
+            self.network.missing().map(|why| UnknownValue {
+                what: "network traffic of programs".to_owned(),
+                why: why.to_owned(),
+            }),
         );
         let mut snapshot = self.compose(&after, unknown);
         let mut decisions = self.decide(&observed, &after);
