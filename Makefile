@@ -4,7 +4,7 @@
 # make test        install missing packages, build, and run every test
 # make check-msrv  build with the oldest supported Rust (rust-version in Cargo.toml)
 # make check-aarch64  check the sources for aarch64
-# make test-aarch64  run hermetic tests for aarch64 under qemu-user
+# make test-aarch64  run hermetic tests for aarch64 under qemu-user (make test does, too)
 # make bench       measure numaio's loops and engines beside other programs
 # make bench-plan  measure how long planning takes
 # make bench-predict  predict mixes of 10,000 simulated devices (20 minutes) and of the lab's disks (90 minutes);

@@ -1,7 +1,11 @@
-# Selects Rust's musl target of a processor and its C compiler, for tools/static and tools/test-aarch64.
+# Selects Rust's musl target of a processor, its C compiler and flags, for tools/static, tools/test and
+# tools/test-aarch64.
 # shellcheck shell=sh
 
 [ -x "$HOME/.cargo/bin/cargo" ] && PATH="$HOME/.cargo/bin:$PATH"
+
+# Paths of this machine must not be in the binary, so that builds in other folders are equal.
+RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$PWD=numaio --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 
 has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; }
 

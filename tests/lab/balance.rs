@@ -1,6 +1,6 @@
 //! `numaio balance` on emulated machines: a running program gets faster without a restart.
 
-use crate::support::{skip, with_retries, Folder};
+use numaio_lab::{skip, with_retries, Folder};
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::parse_program_memory;
 use numaio_schema::{

@@ -1,6 +1,6 @@
 //! `numaio copy` on an emulated machine: the placement of its threads and pages, and kernel TLS.
 
-use crate::support::{Folder, Lab};
+use numaio_lab::{Folder, Lab};
 use std::fs;
 
 /// A plan problem whose only solution reads storage of node 0 by a thread of node 1.

@@ -1,7 +1,7 @@
 //! `numaio cost` on an emulated machine, checked by the program's own rate before and after it
 //! moved.
 
-use crate::support::{with_retries, Folder};
+use numaio_lab::{with_retries, Folder};
 use numaio_schema::ProgramCost;
 use std::fs;
 

@@ -1,6 +1,6 @@
 //! `numaio doctor` on an emulated machine: programs on remote and on near nodes of a disk.
 
-use crate::support::{Folder, Lab};
+use numaio_lab::{Folder, Lab};
 use numaio_schema::{Cost, Diagnosis};
 use std::fs;
 

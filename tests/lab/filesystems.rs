@@ -2,7 +2,7 @@
 //!
 //! The emulated machine creates and mounts FAT, exFAT, f2fs, xfs, btrfs, ext4 and overlay.
 
-use crate::support::{skip, Folder, Lab};
+use numaio_lab::{skip, Folder, Lab};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 //! `numaio irq` and `undo` on an emulated machine.
 
-use crate::support::{Folder, Lab};
+use numaio_lab::{Folder, Lab};
 use numaio_schema::IrqDocument;
 use std::fs;
 

@@ -1,4 +1,5 @@
 //! Tests of numaio on emulated machines.
+#![allow(clippy::print_stdout, reason = "figures in the log of a test")]
 
 mod aarch64;
 mod balance;
@@ -14,7 +15,6 @@ mod packages;
 mod place;
 mod predict;
 mod rdma;
-mod support;
 mod sweep;
 mod top;
 mod vm;

@@ -3,7 +3,7 @@
 //! The tests need QEMU and the static binary, whose path `tools/test` sets in `NUMAIO_STATIC`.
 //! Otherwise they report the reason and are counted as skipped.
 
-use crate::support::{with_retries, Folder, Lab};
+use numaio_lab::{with_retries, Folder, Lab};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use numaio_model::ClassOptions;
@@ -13,7 +13,7 @@ use numaio_schema::{
 use std::fs;
 
 /// Measures a machine, and returns the model.
-fn model_of(lab: &Lab, machine: &str, options: &[&str]) -> Model {
+pub fn model_of(lab: &Lab, machine: &str, options: &[&str]) -> Model {
     let folder = Folder::new(machine);
     let command = [&["numaio", "model", "--json", "--pause-balancing"], options].concat();
     let output = lab.run(machine, &folder.0, &command);
@@ -23,30 +23,30 @@ fn model_of(lab: &Lab, machine: &str, options: &[&str]) -> Model {
 }
 
 /// Returns the classes of a target and direction as lists of nodes, best first.
-fn classes(target: &TargetModel, direction: Direction) -> Vec<String> {
+pub fn classes(target: &TargetModel, direction: Direction) -> Vec<String> {
     let model = target.directions.iter().find(|model| model.direction == direction).expect("a direction");
     model.classes.iter().map(|class| class.nodes.to_string()).collect()
 }
 
-fn target(model: &Model, node: u32) -> &TargetModel {
+pub fn target(model: &Model, node: u32) -> &TargetModel {
     model.targets.iter().find(|target| target.target == NodeId(node)).expect("a target")
 }
 
 /// Asserts that every visit checked its pages, and found all of them on the bound node.
-fn assert_pages_in_place(model: &Model) {
+pub fn assert_pages_in_place(model: &Model) {
     for visit in model.record.cells.iter().flat_map(|cell| &cell.visits) {
         assert!(visit.residency.pages_checked.is_some_and(|pages| pages >= 1000), "{:?}", visit.residency);
         assert_eq!(visit.residency.pages_misplaced, 0, "{:?}", visit.residency);
     }
 }
 
-fn factors(target: &TargetModel, direction: Direction) -> Vec<f64> {
+pub fn factors(target: &TargetModel, direction: Direction) -> Vec<f64> {
     let model = target.directions.iter().find(|model| model.direction == direction).expect("a direction");
     model.nodes.iter().map(|node| node.numa_factor.expect("the local cell was measured")).collect()
 }
 
 /// Asserts that values differ from the expected ones by at most a share.
-fn assert_near(found: &[f64], expected: &[f64], share: f64) {
+pub fn assert_near(found: &[f64], expected: &[f64], share: f64) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         assert!((found / expected - 1.0).abs() <= share, "{found}, expected {expected}");

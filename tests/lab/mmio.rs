@@ -1,6 +1,6 @@
 //! `numaio bench mmio` on an emulated machine: the emulator answers each read.
 
-use crate::support::{Folder, Lab};
+use numaio_lab::{Folder, Lab};
 use numaio_machine::devices::RegisterChoice;
 use numaio_machine::tape::Tape;
 use numaio_schema::MmioRecord;

@@ -2,7 +2,7 @@
 //!
 //! Its disk and its network card are on different nodes.
 
-use crate::support::{Folder, Lab};
+use numaio_lab::{Folder, Lab};
 use numaio_schema::NearDocument;
 use std::fs;
 

@@ -1,18 +1,18 @@
 //! Packages and recipes: installed, run and removed by `tools/test-packages`, checked by
 //! `tools/test-recipes`, and started by a real systemd (`lab/systemd`).
 
-use crate::support::{skip, Folder, Turn};
+use numaio_lab::{root, skip, Folder, Processor, Turn, AARCH64, X86};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Runs a tool that prints a line for each check, and reports its skipped checks.
-fn run_checks(test: &str, tool: &str) {
+fn run_checks(test: &str, (_, variable): Processor, tool: &str, options: &[&str]) {
     let _turn = Turn::shared();
-    let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
-        return skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
+    let Ok(binary) = std::env::var(variable) else {
+        return skip(test, &format!("{variable} names no static binary; make test sets it"));
     };
-    let output = Command::new(root().join(tool)).arg(binary).output().expect("a tool");
+    let output = Command::new(root().join(tool)).args(options).arg(binary).output().expect("a tool");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     for line in text.lines() {
         if let Some(reason) = line.strip_prefix("skipped: ") {
@@ -23,18 +23,20 @@ fn run_checks(test: &str, tool: &str) {
     assert!(text.contains("ok: ") || text.contains("skipped: "), "no check ran: {text}");
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+#[test]
+fn packages_install_run_and_are_removed_cleanly() {
+    run_checks("packages_install_run_and_are_removed_cleanly", X86, "tools/test-packages", &[]);
 }
 
 #[test]
-fn packages_install_run_and_are_removed_cleanly() {
-    run_checks("packages_install_run_and_are_removed_cleanly", "tools/test-packages");
+fn aarch64_packages_install_run_and_are_removed_cleanly() {
+    let test = "aarch64_packages_install_run_and_are_removed_cleanly";
+    run_checks(test, AARCH64, "tools/test-packages", &["--arch", "aarch64"]);
 }
 
 #[test]
 fn recipes_are_accepted_by_the_programs_that_read_them() {
-    run_checks("recipes_are_accepted_by_the_programs_that_read_them", "tools/test-recipes");
+    run_checks("recipes_are_accepted_by_the_programs_that_read_them", X86, "tools/test-recipes", &[]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `numaio place` and `run` on emulated machines, checked by threads and pages.
 
-use crate::support::{with_retries, Folder, Lab};
+use numaio_lab::{with_retries, Folder, Lab};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{PlacementPlan, Verification};
 use std::fs;

@@ -4,7 +4,7 @@
 //! and predicts mixes. The disk of `amd-dl585-g7-disk` has the rates of the paper's SSDs by node of
 //! the buffer; lab/README.md describes how streams share them.
 
-use crate::support::{skip, with_retries, Folder, Lab};
+use numaio_lab::{skip, with_retries, Folder, Lab};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoPrediction, IoRecord, Validation};
 use std::fs;

@@ -3,10 +3,9 @@
 //! The test checks function, not speed. It needs QEMU, perftest and the static binary, whose path
 //! `tools/test` sets in `NUMAIO_STATIC`.
 
-use crate::support::{skip, Turn};
+use numaio_lab::{root, skip, Turn};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoEngine, IoRecord, PingRecord};
-use std::path::Path;
 use std::process::Command;
 
 const TEST: &str = "bench rdma between two guests";
@@ -17,7 +16,7 @@ const COMMON: &str = "--streams 1 --precision 90 --seconds 5 --no-save --quiet -
 #[test]
 fn bench_measures_every_operation_between_two_hosts_with_soft_roce() {
     let _turn = Turn::shared();
-    let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/rdma");
+    let lab = root().join("lab/rdma");
     let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
         return skip(TEST, "NUMAIO_STATIC names no static binary; make test sets it");
     };

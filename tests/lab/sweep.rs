@@ -1,6 +1,6 @@
 //! A sweep of a STREAM program on an emulated machine.
 
-use crate::support::{with_retries, Folder};
+use numaio_lab::{with_retries, Folder};
 use numaio_model::{sweep_classes, ClassOptions};
 use numaio_schema::{ClassRule, SweepClasses, SweepRecord};
 use std::collections::BTreeMap;

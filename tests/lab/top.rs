@@ -1,7 +1,7 @@
 //! `numaio top` on an emulated machine: its decisions are those of `balance`, and it moves a
 //! program after a confirmation.
 
-use crate::support::{with_retries, Folder};
+use numaio_lab::{with_retries, Folder};
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::parse_program_memory;
 use numaio_schema::{BalanceEvent, BalanceEventKind, BalanceReason, TopSnapshot};

@@ -1,7 +1,7 @@
 //! `numaio vm` on an emulated machine with several nodes: threads and memory of QEMU, and of a
 //! process that looks like it, move and return. Witnesses are the kernel's affinities and pages.
 
-use crate::support::{skip, with_retries, Folder};
+use numaio_lab::{skip, with_retries, Folder};
 use numaio_machine::guests::ThreadRole;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::parse_program_memory;

@@ -14,12 +14,12 @@ static TURN: RwLock<()> = RwLock::new(());
 /// Exit status of lab/run if the emulated machine failed, independent of the command.
 const LAB_FAILED: i32 = 125;
 
-/// A test's turn in the lab.
+/// A test's turn in the lab, which ends when it is dropped.
 pub enum Turn {
     /// No other test runs.
-    Alone(#[expect(dead_code, reason = "held until it is dropped")] RwLockWriteGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
     /// Other tests that measure no rates may run too.
-    Shared(#[expect(dead_code, reason = "held until it is dropped")] RwLockReadGuard<'static, ()>),
+    Shared(RwLockReadGuard<'static, ()>),
 }
 
 impl Turn {
@@ -34,11 +34,20 @@ impl Turn {
     }
 }
 
+/// A processor that the lab emulates, and the variable with the path of its static binary.
+pub type Processor = (&'static str, &'static str);
+
+/// The processor of the host.
+pub const X86: Processor = ("x86_64", "NUMAIO_STATIC");
+/// The other processor of the lab.
+pub const AARCH64: Processor = ("aarch64", "NUMAIO_STATIC_AARCH64");
+
 /// The lab in a test's turn.
 pub struct Lab {
     _turn: Turn,
     /// Root of the repository.
     pub root: PathBuf,
+    arch: &'static str,
     binary: String,
 }
 
@@ -46,18 +55,23 @@ impl Lab {
     /// Returns the lab for a test that measures no rates; reports the test as skipped if the lab
     /// cannot run.
     pub fn open(test: &str) -> Option<Self> {
-        Self::open_in(Turn::shared(), test)
+        Self::open_in(Turn::shared(), test, X86)
     }
 
-    fn open_in(turn: Turn, test: &str) -> Option<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
-            skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
+    /// As [`Lab::open`], for emulated machines of a processor.
+    pub fn open_on(processor: Processor, test: &str) -> Option<Self> {
+        Self::open_in(Turn::shared(), test, processor)
+    }
+
+    fn open_in(turn: Turn, test: &str, (arch, variable): Processor) -> Option<Self> {
+        let root = root();
+        let Ok(binary) = std::env::var(variable) else {
+            skip(test, &format!("{variable} names no static binary; make test sets it"));
             return None;
         };
-        let check = Command::new(root.join("lab/run")).arg("--check").output();
+        let check = Command::new(root.join("lab/run")).args(["--check", arch]).output();
         match check {
-            Ok(output) if output.status.success() => Some(Self { _turn: turn, root, binary }),
+            Ok(output) if output.status.success() => Some(Self { _turn: turn, root, arch, binary }),
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
                 skip(test, why.trim());
@@ -109,7 +123,7 @@ impl Lab {
         command: &[&str],
     ) -> Output {
         let mut lab = Command::new(self.root.join("lab/run"));
-        lab.args([machine, "--timeout", "600", "--bin", &self.binary]).args(options);
+        lab.args([machine, "--arch", self.arch, "--timeout", "600", "--bin", &self.binary]).args(options);
         lab.arg("--get").arg(folder).arg("--").args(command);
         let mut output = lab.output().expect("lab/run");
         let stderr = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
@@ -130,7 +144,12 @@ const TRIES: u32 = 3;
 ///
 /// A busy host disturbs single measurements; an error of numaio fails every attempt.
 pub fn with_retries(test: &str, check: impl Fn(&Lab)) {
-    let Some(lab) = Lab::open_in(Turn::alone(), test) else { return };
+    with_retries_on(X86, test, check);
+}
+
+/// As [`with_retries`], on emulated machines of a processor.
+pub fn with_retries_on(processor: Processor, test: &str, check: impl Fn(&Lab)) {
+    let Some(lab) = Lab::open_in(Turn::alone(), test, processor) else { return };
     for _ in 1..TRIES {
         if catch_unwind(AssertUnwindSafe(|| check(&lab))).is_ok() {
             return;
@@ -138,6 +157,11 @@ pub fn with_retries(test: &str, check: impl Fn(&Lab)) {
         let _ = writeln!(std::io::stderr(), "{test}: repeating the measurements");
     }
     check(&lab);
+}
+
+/// Returns the root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Reports a skipped test past the harness's capture, in a line that `tools/test` counts.
@@ -151,7 +175,7 @@ pub struct Folder(pub PathBuf);
 impl Folder {
     /// Creates a folder for the results of one test.
     pub fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("lab-{name}-{}", std::process::id()));
+        let path = root().join(format!("target/tmp/lab-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder");
         Self(path)
     }
