@@ -114,7 +114,8 @@ class Image:
             "schemaVersion": 2, "mediaType": oci + "manifest.v1+json", "config": config,
             "layers": [self.add(oci + "layer.v1.tar+gzip", gzip_bytes(layer))]})
         manifest["platform"] = {"architecture": self.architecture, "os": "linux"}
-        manifest["annotations"] = {"org.opencontainers.image.ref.name": self.version}
+        # 'podman load' names the image by it.
+        manifest["annotations"] = {"org.opencontainers.image.ref.name": f"numaio:{self.version}"}
         index = {"schemaVersion": 2, "mediaType": oci + "index.v1+json", "manifests": [manifest]}
         self.blobs["index.json"] = json.dumps(index, sort_keys=True).encode()
         self.blobs["oci-layout"] = b'{"imageLayoutVersion":"1.0.0"}'
