@@ -13,36 +13,42 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Receives what a transfer reports, in order.
+/// Receives what a transfer reports, in order. It ignores what it does not override.
 pub trait Observer {
     /// Receives an event.
-    fn event(&mut self, event: &Event);
+    fn event(&mut self, _: &Event) {}
 
     /// Receives a message that is not part of the result.
     fn notice(&mut self, notice: &Notice);
 
     /// Receives a sign of life while the transfer waits for another host.
-    fn alive(&mut self);
+    fn alive(&mut self) {}
 
     /// Receives the hash of a file at the destination.
-    fn manifest_entry(&mut self, entry: &ManifestEntry);
+    fn manifest_entry(&mut self, _: &ManifestEntry) {}
 
     /// Forgets problems and manifest entries: another attempt begins, and reports those that
     /// persist again.
-    fn restart(&mut self);
+    fn restart(&mut self) {}
 
     /// Ends a batch of events, which may be printed together.
-    fn flush(&mut self);
+    fn flush(&mut self) {}
 
     /// Whether changes are of interest; many transfers have millions.
-    fn wants_changes(&self) -> bool;
+    fn wants_changes(&self) -> bool {
+        false
+    }
 
     /// Whether the numbers of entries are of interest.
-    fn wants_entries(&self) -> bool;
+    fn wants_entries(&self) -> bool {
+        false
+    }
 
     /// Whether all readers escape control characters themselves, as JSON does. Otherwise they are
     /// removed from the texts of other hosts.
-    fn escapes_control_characters(&self) -> bool;
+    fn escapes_control_characters(&self) -> bool {
+        false
+    }
 }
 
 /// A message about how a transfer runs.

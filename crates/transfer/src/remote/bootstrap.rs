@@ -1,6 +1,5 @@
 //! `--bootstrap`: copies this program through ssh to a host without numaio.
 
-use crate::event::Event;
 use crate::line::sanitize;
 use crate::remote::peer_wait::PeerWait;
 use crate::reporter::{Notice, Observer, Reporter};
@@ -10,7 +9,6 @@ use crate::transfer::RemoteOptions;
 use crate::TransferError;
 use flate2::write::GzEncoder;
 use flate2::Compression;
-use numaio_mover::wire::ManifestEntry;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -109,30 +107,8 @@ fn split_program(command: &str) -> (&str, &str) {
 struct NoticeObserver<'a>(&'a mut dyn FnMut(&Notice));
 
 impl Observer for NoticeObserver<'_> {
-    fn event(&mut self, _: &Event) {}
-
     fn notice(&mut self, notice: &Notice) {
         (self.0)(notice);
-    }
-
-    fn alive(&mut self) {}
-
-    fn manifest_entry(&mut self, _: &ManifestEntry) {}
-
-    fn restart(&mut self) {}
-
-    fn flush(&mut self) {}
-
-    fn wants_changes(&self) -> bool {
-        false
-    }
-
-    fn wants_entries(&self) -> bool {
-        false
-    }
-
-    fn escapes_control_characters(&self) -> bool {
-        false
     }
 }
 

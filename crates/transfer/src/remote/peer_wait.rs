@@ -116,34 +116,18 @@ impl PeerWait<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Event;
     use crate::reporter::Observer;
-    use numaio_mover::wire::ManifestEntry;
 
     /// Counts notices and signs of life.
     #[derive(Default)]
     struct Counts(Vec<String>, usize);
 
     impl Observer for Counts {
-        fn event(&mut self, _: &Event) {}
         fn notice(&mut self, notice: &Notice) {
             self.0.push(notice.to_string());
         }
         fn alive(&mut self) {
             self.1 += 1;
-        }
-        fn manifest_entry(&mut self, _: &ManifestEntry) {}
-        fn restart(&mut self) {}
-        fn flush(&mut self) {}
-        fn wants_entries(&self) -> bool {
-            false
-        }
-
-        fn wants_changes(&self) -> bool {
-            false
-        }
-        fn escapes_control_characters(&self) -> bool {
-            false
         }
     }
 
