@@ -143,6 +143,8 @@ impl Buffer {
             Pages::Transparent => drop(advise(&buffer.map, libc::MADV_HUGEPAGE)),
             Pages::Huge => {}
         }
+        // After a fork, each first write of a measured loop would copy a page.
+        drop(advise(&buffer.map, libc::MADV_DONTFORK));
         Ok(buffer)
     }
 
@@ -340,6 +342,24 @@ mod tests {
                 assert_eq!((source % LINE, sink % LINE), (0, 0), "aligned to lines");
                 let lines = sink.wrapping_sub(source) % 4096 / LINE;
                 assert!(lines % 2 == 1 && lines >= 33, "{lines} lines apart");
+            }
+        }
+    }
+
+    /// The kernel shows `dc` for a mapping that a fork does not copy (proc_pid_smaps(5)).
+    #[test]
+    fn forks_do_not_copy_buffers() {
+        for pages in [Pages::Base, Pages::Transparent] {
+            for buffer in sample_buffers(1, pages, 1 << 20) {
+                let smaps = Root::live().expect("/").text("/proc/self/smaps").expect("mappings");
+                let contains_start = |line: &&str| {
+                    let bounds = line.split(' ').next().and_then(|range| range.split_once('-'));
+                    let bounds = bounds.map(|(from, to)| [from, to].map(|at| usize::from_str_radix(at, 16)));
+                    matches!(bounds, Some([Ok(from), Ok(to)]) if (from..to).contains(&buffer.map.start))
+                };
+                let mut lines = smaps.lines().skip_while(|line| !contains_start(line));
+                let flags = lines.find_map(|line| line.strip_prefix("VmFlags:")).expect("flags");
+                assert!(flags.split(' ').any(|flag| flag == "dc"), "{flags}");
             }
         }
     }
