@@ -14,8 +14,6 @@ BUILD = os.path.join(LAB, "build")
 # Disables features that only cost boot time in an emulator.
 KERNEL_LINE = ("quiet panic=-1 mitigations=off nokaslr nowatchdog audit=0 lsm= init_on_alloc=0 random.trust_cpu=on "
                "cryptomgr.notests rcupdate.rcu_expedited=1")
-
-
 # The last-level cache of aarch64 in its device tree, with an arbitrary unused handle.
 CACHE, CACHE_HANDLE = "/cpus/l2-cache", "4096"
 
