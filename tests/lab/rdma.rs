@@ -15,7 +15,7 @@ const COMMON: &str = "--streams 1 --precision 90 --seconds 5 --no-save --quiet -
 
 #[test]
 fn bench_measures_every_operation_between_two_hosts_with_soft_roce() {
-    let _turn = Turn::shared();
+    let _turn = Turn::alone();
     let lab = root().join("lab/rdma");
     let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
         return skip(TEST, "NUMAIO_STATIC names no static binary; make test sets it");
