@@ -319,6 +319,7 @@ mod tests {
     use super::*;
     use crate::memory::residency::{locate_pages, merge};
     use crate::Root;
+    use numaio_machine::process::smaps_values;
     use numaio_machine::sysfs::SysfsExt;
 
     /// Maps a buffer to read and a buffer to write for each thread.
@@ -352,13 +353,9 @@ mod tests {
         for pages in [Pages::Base, Pages::Transparent] {
             for buffer in sample_buffers(1, pages, 1 << 20) {
                 let smaps = Root::live().expect("/").text("/proc/self/smaps").expect("mappings");
-                let contains_start = |line: &&str| {
-                    let bounds = line.split(' ').next().and_then(|range| range.split_once('-'));
-                    let bounds = bounds.map(|(from, to)| [from, to].map(|at| usize::from_str_radix(at, 16)));
-                    matches!(bounds, Some([Ok(from), Ok(to)]) if (from..to).contains(&buffer.map.start))
-                };
-                let mut lines = smaps.lines().skip_while(|line| !contains_start(line));
-                let flags = lines.find_map(|line| line.strip_prefix("VmFlags:")).expect("flags");
+                let start = buffer.map.start as u64;
+                let mut flags = smaps_values(&smaps, "VmFlags:");
+                let (_, flags) = flags.find(|(mapping, _)| mapping.contains(&start)).expect("its mapping");
                 assert!(flags.split(' ').any(|flag| flag == "dc"), "{flags}");
             }
         }

@@ -3,8 +3,8 @@
 mod pages;
 mod stat;
 
-pub(crate) use pages::{address_range, is_memory, smaps_values, NumaMapping};
-pub use pages::{parse_numa_maps, Pages};
+pub(crate) use pages::{address_range, is_memory, NumaMapping};
+pub use pages::{parse_numa_maps, smaps_values, Pages};
 pub use stat::{parse_stat, Stat};
 
 use crate::ids::CpuId;

@@ -118,10 +118,7 @@ pub(crate) fn address_range(word: &str) -> Option<Range<u64>> {
 
 /// Iterates over the values of a field of `/proc/PID/smaps`, such as `VmFlags:`, each with the
 /// addresses of its mapping.
-pub(crate) fn smaps_values<'t>(
-    smaps: &'t str,
-    field: &'t str,
-) -> impl Iterator<Item = (Range<u64>, &'t str)> {
+pub fn smaps_values<'t>(smaps: &'t str, field: &'t str) -> impl Iterator<Item = (Range<u64>, &'t str)> {
     let mut mapping = None;
     smaps.lines().filter_map(move |line| {
         if let Some(value) = line.strip_prefix(field) {
