@@ -20,6 +20,9 @@ const MAX_OUTPUT_BYTES: usize = 16 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
+/// Time after SIGKILL. A process that waits for a failed device or file server exits only when the
+/// kernel gives up the request; it is left behind.
+const KILL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs all processes of a tool at the same time until they exit or the time limit expires.
 ///
@@ -108,25 +111,26 @@ impl RunningTool {
         if self.ended.is_none() && has_exited(self.child.id()) {
             // The process reserves the ID of its group until it is reaped.
             self.signal(libc::SIGKILL);
-            self.ended = reap(self.child.id(), 0);
+            self.ended = reap(self.child.id());
         }
         self.ended
     }
 
     /// Terminates the process group, first with SIGTERM, then with SIGKILL.
     pub fn end(&mut self) {
-        if self.ended().is_some() {
+        if self.stopped || self.ended().is_some() {
             return;
         }
         self.stopped = true;
-        self.signal(libc::SIGTERM);
-        let patience = Instant::now() + GRACE;
-        while self.ended().is_none() && Instant::now() < patience {
-            thread::sleep(POLL_INTERVAL);
-        }
-        if self.ended.is_none() {
-            self.signal(libc::SIGKILL);
-            self.ended = reap(self.child.id(), 0);
+        for (signal, limit) in [(libc::SIGTERM, GRACE), (libc::SIGKILL, KILL_LIMIT)] {
+            self.signal(signal);
+            let patience = Instant::now() + limit;
+            while self.ended().is_none() && Instant::now() < patience {
+                thread::sleep(POLL_INTERVAL);
+            }
+            if self.ended.is_some() {
+                return;
+            }
         }
     }
 
@@ -178,13 +182,14 @@ fn bind(command: &mut Command, process: &ToolProcess) {
     }
 }
 
-/// Waits for a child; returns its exit outcome and CPU time in nanoseconds, children included.
-fn reap(pid: u32, flags: libc::c_int) -> Option<(ToolExit, u64)> {
+/// Reaps a child that has exited; returns its exit outcome and CPU time in nanoseconds, children
+/// included.
+fn reap(pid: u32) -> Option<(ToolExit, u64)> {
     let mut status = 0;
     // SAFETY: rusage is a plain C struct for which all bytes zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to values that live through the call.
-    let found = unsafe { libc::wait4(pid as libc::pid_t, &raw mut status, flags, &raw mut usage) };
+    let found = unsafe { libc::wait4(pid as libc::pid_t, &raw mut status, 0, &raw mut usage) };
     if found <= 0 {
         return None;
     }
@@ -251,8 +256,11 @@ fn read_output(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::print_skipped;
     use numaio_machine::ids::{CpuId, NodeId};
     use numaio_machine::set::CpuSet;
+    use std::fs;
+    use std::path::Path;
 
     fn shell(line: &str, cpus: CpuSet, memory: Option<NodeId>) -> ToolProcess {
         ToolProcess { args: vec!["-c".into(), line.into()], cpus, memory }
@@ -299,6 +307,30 @@ mod tests {
         let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
         assert!(state.is_empty() || state.contains(") Z "), "{state}");
         drop(std::fs::remove_file(file));
+    }
+
+    /// A frozen process exits no sooner than one that waits for a failed device
+    /// (Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst).
+    #[test]
+    fn unkillable_tool_is_left_behind() {
+        let group = Path::new("/sys/fs/cgroup/freezer").join(format!("numaio-{}", std::process::id()));
+        if let Err(error) = fs::create_dir(&group) {
+            return print_skipped(&format!("skipped: cannot freeze a process: {error}"));
+        }
+        let set = |file: &str, value: &str| fs::write(group.join(file), value).expect("a cgroup");
+        let process = shell("exec sleep 1000", CpuSet::new(), None);
+        let mut running = RunningTool::start("sh", &process).expect("a shell");
+        set("cgroup.procs", &running.id().to_string());
+        set("freezer.state", "FROZEN");
+        running.end();
+        let has_left = running.ended().is_none();
+        set("freezer.state", "THAWED");
+        while running.ended().is_none() {
+            thread::sleep(POLL_INTERVAL);
+        }
+        fs::remove_dir(&group).expect("an empty cgroup");
+        assert!(has_left, "it was killed while frozen");
+        assert_eq!(running.output().ended, ToolExit::TimeLimit);
     }
 
     #[test]
