@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Options for a short campaign that settles at once.
 const SHORT: [&str; 6] = ["--window", "100", "--precision", "90", "--seconds", "20"];
@@ -226,7 +227,9 @@ pub(crate) struct Namespaces(pub(crate) [String; 2]);
 impl Namespaces {
     /// Creates the namespaces, or returns why that is not possible.
     pub(crate) fn new() -> Result<Self, String> {
-        let id = std::process::id();
+        // Tests of one program create them at the same time.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let namespaces = Self([format!("numaio-a{id}"), format!("numaio-b{id}")]);
         let [a, b] = &namespaces.0;
         let lines = [
