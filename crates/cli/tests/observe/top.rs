@@ -175,7 +175,7 @@ impl Terminal {
         let count = "$(stty -a | tr ' ;' '\\n\\n' | grep -cxE 'icanon|echo|isig|opost|icrnl')";
         self.enter(&format!("echo {token} {count}"));
         let done = format!("{token} 5");
-        let screen = self.wait_for(|screen| screen.lines().any(|line| line.trim() == done));
+        let screen = self.wait_for(|screen| screen.contains(&done));
         assert!(screen.contains(text), "{text}: {screen}");
         let state = self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]).ok();
         assert_eq!(state.trim(), "0 1", "no alternate screen, and a cursor");
@@ -196,6 +196,12 @@ fn tables(screen: &str) -> Vec<String> {
     let end = lines.iter().rposition(|line| line.contains("q quit") || line.contains("end of the rec"));
     let tables = lines.iter().take(end.unwrap_or(lines.len())).skip(1);
     tables.map(|line| (*line).to_owned()).collect()
+}
+
+/// Whether the shell has printed its prompt after a program: it reads the next line. A line that is
+/// typed earlier is echoed anywhere.
+fn is_at_prompt(screen: &str) -> bool {
+    screen.contains("marker") && screen.trim_end().ends_with("ready>")
 }
 
 fn expected_tables(name: &str) -> Vec<String> {
@@ -236,8 +242,6 @@ fn live_view_survives_stops_and_leaves_the_terminal_at_signals() {
     terminal.wait_for(is_live);
     // SIGTSTP from outside, and Ctrl-Z, which the view handles itself.
     kill("-TSTP", terminal.program());
-    // The shell reads the next line once it has printed its prompt.
-    let is_at_prompt = |screen: &str| screen.contains("marker") && screen.trim_end().ends_with("ready>");
     terminal.wait_for(is_at_prompt);
     terminal.assert_clean("marker");
     terminal.enter("fg");
@@ -249,7 +253,7 @@ fn live_view_survives_stops_and_leaves_the_terminal_at_signals() {
     terminal.keys(&["e"]);
     terminal.wait_for(|screen| screen.contains("process ") && !screen.contains("NODE"));
     kill("-TERM", terminal.program());
-    terminal.wait_for(|screen| screen.contains("ready>"));
+    terminal.wait_for(is_at_prompt);
     terminal.assert_clean("marker");
     terminal.enter("\"$NUMAIO\" top; echo \"then $?\"");
     terminal.wait_for(|screen| screen.contains("every 2 s"));
