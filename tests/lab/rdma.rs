@@ -3,7 +3,7 @@
 //! The test checks function, not speed. It needs QEMU, perftest and the static binary, whose path
 //! `tools/test` sets in `NUMAIO_STATIC`.
 
-use numaio_lab::{root, skip, Turn};
+use numaio_lab::{output_of, root, skip, Turn};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoEngine, IoRecord, PingRecord};
 use std::process::Command;
@@ -36,7 +36,7 @@ fn bench_measures_every_operation_between_two_hosts_with_soft_roce() {
     for line in &lines {
         command.arg("--").args(line.split(' '));
     }
-    let output = command.output().expect("lab/rdma");
+    let output = output_of(command);
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{err}");
     let runs: Vec<&str> = out.split("@status ").skip(1).collect();

@@ -11,7 +11,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// processors; read by the tests of what is placed, moved and copied, which run beside each other.
 static TURN: RwLock<()> = RwLock::new(());
 
-/// Exit status of lab/run if the emulated machine failed, independent of the command.
+/// Exit status of a program of the lab if the emulated machine failed, independent of the command.
 const LAB_FAILED: i32 = 125;
 
 /// A test's turn in the lab, which ends when it is dropped.
@@ -125,16 +125,21 @@ impl Lab {
         let mut lab = Command::new(self.root.join("lab/run"));
         lab.args([machine, "--arch", self.arch, "--timeout", "600", "--bin", &self.binary]).args(options);
         lab.arg("--get").arg(folder).arg("--").args(command);
-        let mut output = lab.output().expect("lab/run");
-        let stderr = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.code() == Some(LAB_FAILED) {
-            // An emulated machine once hung with idle processors. A hang caused by numaio repeats.
-            let _ = writeln!(std::io::stderr(), "retrying after a failure of the lab: {}", stderr(&output));
-            output = lab.output().expect("lab/run");
-        }
-        assert!(output.status.code() != Some(LAB_FAILED), "the lab failed: {}", stderr(&output));
-        output
+        output_of(lab)
     }
+}
+
+/// Runs a program of the lab, once more if the emulated machine fails: one once hung with idle
+/// processors. A hang caused by numaio repeats.
+pub fn output_of(mut lab: Command) -> Output {
+    let mut output = lab.output().expect("a program of the lab");
+    let stderr = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(LAB_FAILED) {
+        let _ = writeln!(std::io::stderr(), "retrying after a failure of the lab: {}", stderr(&output));
+        output = lab.output().expect("a program of the lab");
+    }
+    assert!(output.status.code() != Some(LAB_FAILED), "the lab failed: {}", stderr(&output));
+    output
 }
 
 /// Attempts of a measurement before a wrong value fails the test.
