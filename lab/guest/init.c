@@ -1,7 +1,7 @@
 /*
  * The guest's init: loads modules, runs one command and reports its status.
  *
- * /lab/modules  module files, one per line, in load order
+ * /lab/order    module files, one per line, in load order
  * /lab/argv     the command, each argument terminated by a NUL byte
  * /lab/get      exists if the host requests /out
  *
@@ -47,9 +47,9 @@ static void mount_on(const char *type, const char *dir, const char *options)
 static void load_modules(void)
 {
     char line[4096];
-    FILE *f = fopen("/lab/modules", "r");
+    FILE *f = fopen("/lab/order", "r");
     if (!f)
-        die("/lab/modules");
+        die("/lab/order");
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
         int fd = open(line, O_RDONLY | O_CLOEXEC);
