@@ -156,10 +156,10 @@ pub fn with_retries(test: &str, check: impl Fn(&Lab)) {
 pub fn with_retries_on(processor: Processor, test: &str, check: impl Fn(&Lab)) {
     let Some(lab) = Lab::open_in(Turn::alone(), test, processor) else { return };
     for _ in 1..TRIES {
-        if catch_unwind(AssertUnwindSafe(|| check(&lab))).is_ok() {
-            return;
-        }
-        let _ = writeln!(std::io::stderr(), "{test}: repeating the measurements");
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(&lab))) else { return };
+        // The harness shows the output of a test only if the last attempt fails too.
+        let why = panic.downcast_ref::<String>().map_or("", String::as_str);
+        let _ = writeln!(std::io::stderr(), "{test}: repeating the measurements: {why}");
     }
     check(&lab);
 }
