@@ -44,7 +44,7 @@ pub fn run(workload: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
         interrupted |= interrupt::interrupted();
         stopped |= Instant::now() >= deadline;
         if interrupted || stopped {
-            running.iter_mut().for_each(RunningTool::end);
+            RunningTool::end_all(&mut running);
             break;
         }
         thread::sleep(POLL_INTERVAL);
@@ -118,18 +118,20 @@ impl RunningTool {
 
     /// Terminates the process group, first with SIGTERM, then with SIGKILL.
     pub fn end(&mut self) {
-        if self.stopped || self.ended().is_some() {
-            return;
-        }
-        self.stopped = true;
+        Self::end_all(std::slice::from_mut(self));
+    }
+
+    /// Terminates the process groups of tools at the same time, so that all share the time limits.
+    pub fn end_all(tools: &mut [Self]) {
+        let mut left: Vec<&mut Self> = tools.iter_mut().filter(|tool| !tool.stopped).collect();
+        left.retain_mut(|tool| tool.ended().is_none());
+        left.iter_mut().for_each(|tool| tool.stopped = true);
         for (signal, limit) in [(libc::SIGTERM, GRACE), (libc::SIGKILL, KILL_LIMIT)] {
-            self.signal(signal);
+            left.iter().for_each(|tool| tool.signal(signal));
             let patience = Instant::now() + limit;
-            while self.ended().is_none() && Instant::now() < patience {
+            while !left.is_empty() && Instant::now() < patience {
                 thread::sleep(POLL_INTERVAL);
-            }
-            if self.ended.is_some() {
-                return;
+                left.retain_mut(|tool| tool.ended().is_none());
             }
         }
     }

@@ -88,7 +88,9 @@ impl ToolServers {
         while self.running.iter_mut().any(|(_, tool)| tool.ended().is_none()) && Instant::now() < patience {
             thread::sleep(POLL_INTERVAL);
         }
-        self.running.drain(..).map(|(_, tool)| truncated(tool.stop_and_collect())).collect()
+        let mut tools: Vec<RunningTool> = self.running.drain(..).map(|(_, tool)| tool).collect();
+        RunningTool::end_all(&mut tools);
+        tools.into_iter().map(|tool| truncated(tool.stop_and_collect())).collect()
     }
 }
 
