@@ -1,13 +1,12 @@
 //! `numaio bench net` and `bench rdma`, over the loopback and between two network namespaces.
 
 use crate::support::limits::read_line;
-use crate::support::{CommandOutput, Home, Limited};
+use crate::support::{unique_id, CommandOutput, Home, Limited};
 use numaio_schema::{IoEngine, IoRecord};
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Options for a short campaign that settles at once.
 const SHORT: [&str; 6] = ["--window", "100", "--precision", "90", "--seconds", "20"];
@@ -227,9 +226,7 @@ pub(crate) struct Namespaces(pub(crate) [String; 2]);
 impl Namespaces {
     /// Creates the namespaces, or returns why that is not possible.
     pub(crate) fn new() -> Result<Self, String> {
-        // Tests of one program create them at the same time.
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let id = unique_id();
         let namespaces = Self([format!("numaio-a{id}"), format!("numaio-b{id}")]);
         let [a, b] = &namespaces.0;
         let lines = [

@@ -2,7 +2,7 @@
 
 use crate::browser::Browser;
 use crate::documents::{self, MEASURED_AT};
-use crate::support::Limited;
+use crate::support::{unique_id, Limited};
 use numaio_machine::control::Change;
 use numaio_machine::discover::discover;
 use numaio_machine::ids::NodeId;
@@ -14,17 +14,13 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A temporary home directory.
 struct TestDir(PathBuf);
 
 impl TestDir {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{}-{number}", std::process::id()));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{}", unique_id()));
         fs::create_dir_all(&path).expect("a dir");
         Self(path)
     }

@@ -50,16 +50,19 @@ pub fn with_children(process: u32) -> Vec<u32> {
 /// Prefix of a command to restore the default disposition of the signals that tests send.
 pub const HEED_SIGNALS: [&str; 2] = ["/usr/bin/env", "--default-signal=HUP,INT,QUIT,TERM"];
 
+/// Returns an ID that no other test has, of this program or of one that runs at the same time.
+pub fn unique_id() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A home directory, removed on drop.
 pub struct Home(pub PathBuf);
 
 impl Home {
     /// Creates a unique directory.
     pub fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("home-{}-{number}", std::process::id()));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("home-{}", unique_id()));
         fs::create_dir_all(&path).expect("a folder");
         Self(path)
     }
