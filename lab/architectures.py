@@ -18,8 +18,17 @@ KERNEL_LINE = ("quiet panic=-1 mitigations=off nokaslr nowatchdog audit=0 lsm= i
 CACHE, CACHE_HANDLE = "/cpus/l2-cache", "4096"
 
 
+# Exit status at a failure.
+LAB_FAILED = 125
+
+
 class Failure(Exception):
     """An error of the lab, not of the guest's command."""
+
+
+def path_of(program):
+    """Returns the path of a program, or None; a user's PATH may lack the folders of those for root."""
+    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
 def find_tool(name, package):
