@@ -158,7 +158,8 @@ pub fn with_retries_on(processor: Processor, test: &str, check: impl Fn(&Lab)) {
     for _ in 1..TRIES {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(&lab))) else { return };
         // The harness shows the output of a test only if the last attempt fails too.
-        let why = panic.downcast_ref::<String>().map_or("", String::as_str);
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
         let _ = writeln!(std::io::stderr(), "{test}: repeating the measurements: {why}");
     }
     check(&lab);
