@@ -177,7 +177,7 @@ impl Bundle {
     }
 
     /// Removes all but the newest measurement of each target and direction, matrix cell, curve and
-    /// comparison.
+    /// comparison. Measurements beside different loads are kept: they are of different things.
     pub fn keep_newest(&mut self) {
         for machine in &mut self.machines {
             machine.keep_newest();
@@ -313,8 +313,10 @@ impl MachineDocuments {
     fn keep_newest(&mut self) {
         let mut known = BTreeSet::new();
         for model in &mut self.models {
+            let load = model.record.provenance.load_label();
             for target in &mut model.targets {
-                target.directions.retain(|model| known.insert((target.target, model.direction)));
+                let (load, target_node) = (&load, target.target);
+                target.directions.retain(|model| known.insert((load.clone(), target_node, model.direction)));
             }
             model.targets.retain(|target| !target.directions.is_empty());
         }
@@ -336,9 +338,10 @@ impl MachineDocuments {
         let mut known = BTreeSet::new();
         for stream in &mut self.streams {
             let by_core = stream.method.scope == StreamScope::Core;
+            let load = stream.provenance.load_label();
             stream.cells.retain(|cell| {
                 let cores = by_core.then(|| cell.placement.clone());
-                known.insert((cell.op, cell.cpu_node, cell.memory_node, cores))
+                known.insert((load.clone(), cell.op, cell.cpu_node, cell.memory_node, cores))
             });
         }
         self.streams.retain(|stream| !stream.cells.is_empty());
@@ -349,9 +352,10 @@ impl MachineDocuments {
         let mut known = BTreeSet::new();
         self.sweeps.retain(|sweep| {
             let by_core = sweep.method.scope == SweepScope::Cores;
+            let load = sweep.provenance.load_label();
             let cells = sweep.cells.iter().map(|cell| {
                 let cores = by_core.then(|| cell.placement.clone());
-                (sweep.method.name.clone(), cell.cpu_node, cell.memory_node, cores)
+                (load.clone(), sweep.method.name.clone(), cell.cpu_node, cell.memory_node, cores)
             });
             // Not `any`, which would skip the insertions after the first one.
             cells.filter(|key| known.insert(key.clone())).count() > 0
@@ -361,8 +365,11 @@ impl MachineDocuments {
     fn keep_newest_latencies(&mut self) {
         let (mut known, mut loaded) = (BTreeSet::new(), BTreeSet::new());
         for latency in &mut self.latencies {
-            latency.cells.retain(|cell| known.insert((cell.cpu_node, cell.cpu, cell.memory_node)));
-            latency.curves.retain(|curve| loaded.insert((curve.cpu_node, curve.memory_node)));
+            let load = latency.provenance.load_label();
+            latency
+                .cells
+                .retain(|cell| known.insert((load.clone(), cell.cpu_node, cell.cpu, cell.memory_node)));
+            latency.curves.retain(|curve| loaded.insert((load.clone(), curve.cpu_node, curve.memory_node)));
         }
         self.latencies.retain(|latency| !latency.cells.is_empty() || !latency.curves.is_empty());
     }
@@ -370,10 +377,10 @@ impl MachineDocuments {
     fn keep_newest_ios(&mut self) {
         let mut known = BTreeSet::new();
         for io in &mut self.ios {
-            let (device, engine) = (&io.device.name, io.method.engine);
+            let series = (io.provenance.load_label(), io.device.name.clone(), io.method.engine);
             io.cells.retain(|cell| {
                 let key = (cell.groups.clone(), cell.block_bytes, cell.operation.clone());
-                known.insert((device.clone(), engine, key))
+                known.insert((series.clone(), key))
             });
         }
         self.ios.retain(|io| !io.cells.is_empty());
@@ -384,8 +391,9 @@ impl MachineDocuments {
         let mut known = BTreeSet::new();
         self.aggregates.retain(|record| {
             let devices: Vec<String> = record.devices.iter().map(|device| device.name.clone()).collect();
+            let series = (record.provenance.load_label(), devices);
             let cells =
-                record.aggregates().map(|cell| (devices.clone(), cell.groups.clone(), cell.block_bytes));
+                record.aggregates().map(|cell| (series.clone(), cell.groups.clone(), cell.block_bytes));
             cells.filter(|key| known.insert(key.clone())).count() > 0
         });
     }
@@ -393,7 +401,7 @@ impl MachineDocuments {
     fn keep_newest_mmios(&mut self) {
         let mut known = BTreeSet::new();
         for mmio in &mut self.mmios {
-            let register = (mmio.device.name.clone(), mmio.bar, mmio.offset);
+            let register = (mmio.provenance.load_label(), mmio.device.name.clone(), mmio.bar, mmio.offset);
             mmio.cells.retain(|cell| known.insert((register.clone(), cell.cpu_node)));
         }
         self.mmios.retain(|mmio| !mmio.cells.is_empty());
@@ -404,10 +412,11 @@ impl MachineDocuments {
         let mut known = BTreeSet::new();
         self.pings.retain(|ping| {
             let rails: Vec<_> = ping.rails.iter().map(|rail| rail.rail).collect();
+            let series = (ping.provenance.load_label(), ping.device.name.clone(), rails);
             let cells = ping.cells.iter().map(|cell| {
                 let (there, operation) = (cell.remote.cpu_nodes.to_string(), cell.operation.clone());
                 let place = (cell.cpu_node, cell.memory_node, there, cell.remote.memory);
-                (ping.device.name.clone(), rails.clone(), place, cell.message_bytes, operation, cell.striping)
+                (series.clone(), place, cell.message_bytes, operation, cell.striping)
             });
             // Not `any`, which would skip the insertions after the first one.
             cells.filter(|key| known.insert(key.clone())).count() > 0

@@ -59,6 +59,19 @@ pub(crate) fn load(provenance: &Provenance, unit: BandwidthUnit) -> String {
     provenance.load.iter().map(describe).collect::<Vec<String>>().join("; ")
 }
 
+/// Returns when a measurement was made, and beside which load.
+pub(crate) fn date_and_load(provenance: &Provenance, unit: BandwidthUnit) -> String {
+    format!("{}{}", date(provenance.measured_at), beside_load(provenance, unit))
+}
+
+/// Returns ` beside` and the load; nothing for an idle machine.
+pub(crate) fn beside_load(provenance: &Provenance, unit: BandwidthUnit) -> String {
+    if provenance.load.is_empty() {
+        return String::new();
+    }
+    format!(" beside {}", load(provenance, unit))
+}
+
 fn source(provenance: &Provenance) -> String {
     let when = date(provenance.measured_at);
     match &provenance.source {

@@ -202,6 +202,48 @@ fn markdown_escapes_hostile_names() {
     assert!(!content.text.contains(|c: char| c.is_control()));
 }
 
+/// A measurement under load is of something else: neither replaces the other, whichever is newer.
+#[test]
+fn measurements_under_load_and_idle_ones_are_both_reported() {
+    let home = Home::new();
+    let machine = documents::machine("dl585");
+    for loaded_at in [MEASURED_AT - 1, MEASURED_AT, MEASURED_AT + 1] {
+        let mut model = documents::model(&machine, loaded_at);
+        let mut stream = documents::stream(&machine, &StreamOp::STREAM, loaded_at);
+        let mut latency = documents::latency(&machine, loaded_at);
+        let load = Load::Command { command: "stress".to_owned() };
+        let load = vec![MeasuredLoad { load, bytes_per_s: None }];
+        for provenance in [&mut model.record.provenance, &mut stream.provenance, &mut latency.provenance] {
+            provenance.load.clone_from(&load);
+        }
+        let idle = &documents::stream(&machine, &StreamOp::STREAM, MEASURED_AT);
+        let files = [
+            home.document("model.json", &documents::model(&machine, MEASURED_AT)),
+            home.document("stream.json", idle),
+            home.document("latency.json", &documents::latency(&machine, MEASURED_AT)),
+            home.document("loaded-model.json", &model),
+            home.document("loaded-stream.json", &stream),
+            home.document("loaded-latency.json", &latency),
+        ];
+        let paths: Vec<&str> = files.iter().map(String::as_str).collect();
+        let csv = report(&home, "csv", &paths);
+        let count = |what: &str, has_load: bool| {
+            let of_kind = |line: &&str| line.split(',').nth(3) == Some(what);
+            csv.lines().filter(of_kind).filter(|line| line.contains(", load 'stress'") == has_load).count()
+        };
+        for what in ["copy", "stream", "latency", "loaded-latency"] {
+            assert!(count(what, false) > 0 && count(what, false) == count(what, true), "{what}: {csv}");
+        }
+        let markdown = report(&home, "markdown", &paths);
+        let titles: Vec<&str> = markdown.lines().filter(|line| line.starts_with("#### STREAM")).collect();
+        let loaded = titles.iter().filter(|title| title.ends_with(" beside 'stress'")).count();
+        assert!(loaded > 0 && titles.len() == 2 * loaded, "{titles:?}");
+        let page = report(&home, "html", &paths);
+        // The summary, the model, STREAM and latency.
+        assert_eq!(page.matches(" UTC beside 'stress'").count(), 4, "{page}");
+    }
+}
+
 #[test]
 fn reports_use_the_newest_topology_and_view_with_a_time() {
     let home = Home::new();

@@ -3,7 +3,7 @@
 use super::method;
 use super::page::HtmlPage;
 use crate::phrases::count;
-use crate::record_header::date;
+use crate::record_header::date_and_load;
 use crate::sheets::{self, Align, Sheet};
 use maud::{html, Markup};
 use numaio_schema::{AggregateRecord, IoRecord, MmioRecord, PingRecord, Provenance};
@@ -37,9 +37,9 @@ pub(super) fn write_mmio(page: &mut HtmlPage, record: &MmioRecord) -> Markup {
 }
 
 fn section(page: &mut HtmlPage, title: &str, provenance: &Provenance, sheets: &[Sheet]) -> Markup {
-    page.section(1, title, |_| {
+    page.section(1, title, |page| {
         html! {
-            p.how { "Measured " (date(provenance.measured_at)) "." }
+            p.how { "Measured " (date_and_load(provenance, page.unit)) "." }
             (method::warnings(&provenance.warnings))
             @for sheet in sheets { (table(title, sheet)) }
         }

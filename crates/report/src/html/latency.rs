@@ -8,7 +8,7 @@ use super::page::HtmlPage;
 use super::stream::AXES;
 use crate::number_format::{greatest, NumberFormat};
 use crate::phrases::count;
-use crate::record_header::date;
+use crate::record_header::date_and_load;
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{LatencyRecord, LoadPoint, LoadedCurve};
@@ -21,7 +21,7 @@ const MOST_CHARTS: usize = 12;
 pub(super) fn write(page: &mut HtmlPage, latency: &LatencyRecord) -> Markup {
     page.section(1, "Latency", |page| {
         html! {
-            p.how { "Measured " (date(latency.provenance.measured_at)) "." }
+            p.how { "Measured " (date_and_load(&latency.provenance, page.unit)) "." }
             (method::warnings(&latency.provenance.warnings))
             @if !latency.cells.is_empty() { (idle(page, latency)) }
             (loaded(page, &latency.curves))

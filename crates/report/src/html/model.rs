@@ -9,7 +9,7 @@ use super::targets::{devices, nodes_of, scale_of, targets_by_relevance, worst_to
 use crate::model_text::direction::only_figure_note;
 use crate::number_format::{greatest, NumberFormat};
 use crate::phrases::{self, count};
-use crate::record_header::{date, percent};
+use crate::record_header::{date_and_load, percent};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -28,7 +28,7 @@ pub(super) fn write(page: &mut HtmlPage, model: &Model) -> Markup {
 fn content(page: &mut HtmlPage, model: &Model) -> Markup {
     let (drawn, left_out) = select_detailed_targets(page, model);
     html! {
-        p.how { "Measured " (date(model.record.provenance.measured_at)) "." }
+        p.how { "Measured " (date_and_load(&model.record.provenance, page.unit)) "." }
         (method::warnings(&model.record.provenance.warnings))
         @if model.targets.len() > 1 {
             @let matrices = [Direction::Write, Direction::Read].map(|direction| targets_matrix(page, model, direction));

@@ -7,7 +7,7 @@ use super::model::capital;
 use super::page::HtmlPage;
 use crate::number_format::NumberFormat;
 use crate::phrases::count;
-use crate::record_header::date;
+use crate::record_header::date_and_load;
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::StreamOp;
@@ -30,7 +30,7 @@ fn content(page: &mut HtmlPage, stream: &StreamRecord) -> Markup {
         }
     }
     html! {
-        p.how { "Measured " (date(stream.provenance.measured_at)) "." }
+        p.how { "Measured " (date_and_load(&stream.provenance, page.unit)) "." }
         (method::warnings(&stream.provenance.warnings))
         (matrix::stacked(&matrices))
     }

@@ -3,7 +3,7 @@
 use super::page::HtmlPage;
 use super::targets::{devices, nodes_of, scale_of, targets_by_relevance, worst_to_best_ratio};
 use crate::phrases::count;
-use crate::record_header::date;
+use crate::record_header::date_and_load;
 use maud::{html, Markup};
 use numaio_schema::{Model, TargetModel};
 
@@ -23,7 +23,7 @@ pub(super) fn write(page: &mut HtmlPage, models: &[Model]) -> Markup {
 }
 
 fn of_model(page: &HtmlPage, model: &Model) -> Markup {
-    let when = date(model.record.provenance.measured_at);
+    let when = date_and_load(&model.record.provenance, page.unit);
     let caption = format!(
         "Nodes by bandwidth class for each target, best first, with the mean of each class in {}; measured {when}",
         page.unit

@@ -6,7 +6,7 @@ use super::method;
 use super::page::HtmlPage;
 use super::stream::AXES;
 use crate::number_format::NumberFormat;
-use crate::record_header::date;
+use crate::record_header::date_and_load;
 use crate::sweep_text::{figure_phrase, members, rule_phrase, unit_phrase};
 use maud::{html, Markup};
 use numaio_machine::ids::NodeId;
@@ -37,7 +37,7 @@ fn content(page: &mut HtmlPage, sweep: &SweepRecord) -> Markup {
     let caption = format!("{}{unit}: {cpus}, memory of the column's node", sweep.method.name);
     let readings = sweep.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node, &cell.figure));
     html! {
-        p.how { "Measured " (date(sweep.provenance.measured_at)) ". Figure: " (figure_phrase(&sweep.method)) "." }
+        p.how { "Measured " (date_and_load(&sweep.provenance, page.unit)) ". Figure: " (figure_phrase(&sweep.method)) "." }
         (method::warnings(&sweep.provenance.warnings))
         (matrix::write(page, &grid, &AXES, &caption))
         @if by_core {

@@ -3,7 +3,7 @@
 use super::sheet::{Align, Sheet};
 use super::{mmio, ping};
 use crate::bundle::MachineDocuments;
-use crate::record_header::{self, conditions, date, load};
+use crate::record_header::{self, beside_load, conditions, date};
 use crate::{io_text, latency_text, phrases, stream_text, sweep_text};
 use numaio_machine::units::BandwidthUnit;
 use numaio_schema::{MachineSource, Provenance};
@@ -116,11 +116,7 @@ fn measured(machine: &MachineDocuments, provenance: &Provenance, unit: Bandwidth
     let complete = if provenance.complete { "" } else { ", incomplete" };
     let host = machine.other_host(provenance).map(|host| format!(" on host {}", phrases::short(host)));
     let (when, host) = (date(provenance.measured_at), host.unwrap_or_default());
-    let load = if provenance.load.is_empty() {
-        String::new()
-    } else {
-        format!(" beside {}", load(provenance, unit))
-    };
+    let load = beside_load(provenance, unit);
     format!("measured {when}{host} by numaio {}{complete}{load}", provenance.numaio)
 }
 

@@ -22,8 +22,9 @@ pub(crate) use sheet::{Align, Section, Sheet, Text};
 
 use crate::bundle::{Bundle, MachineDocuments};
 use crate::phrases::count;
+use crate::record_header::beside_load;
 use numaio_machine::units::BandwidthUnit;
-use numaio_schema::{FleetSummary, GroupSummary, View};
+use numaio_schema::{FleetSummary, GroupSummary, Provenance, View};
 
 /// All tables of a machine or of a group of like hosts.
 pub(crate) struct Chapter {
@@ -63,15 +64,37 @@ fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
     let views = views(machine);
     let models = machine.models.iter().flat_map(|model| {
         let classes = model::class_sheets(model, &views, unit);
-        classes.into_iter().chain(matrix::copy_sheets(model, unit))
+        let sheets = classes.into_iter().chain(matrix::copy_sheets(model, unit));
+        with_load(&model.record.provenance, unit, sheets.collect())
     });
-    let streams = machine.streams.iter().flat_map(|record| matrix::stream_sheets(record, unit));
-    let sweeps = machine.sweeps.iter().flat_map(|record| sweep::sheets(record, unit));
-    let latencies = machine.latencies.iter().flat_map(|record| matrix::latency_sheets(record, unit));
-    let ios = machine.ios.iter().map(|record| io::sheet(record, unit));
-    let aggregates = machine.aggregates.iter().flat_map(|record| aggregate::sheets(record, unit));
-    let pings = machine.pings.iter().flat_map(|record| ping::sheets(record, unit));
-    let mmios = machine.mmios.iter().map(mmio::sheet);
+    let streams = machine
+        .streams
+        .iter()
+        .flat_map(|record| with_load(&record.provenance, unit, matrix::stream_sheets(record, unit)));
+    let sweeps = machine
+        .sweeps
+        .iter()
+        .flat_map(|record| with_load(&record.provenance, unit, sweep::sheets(record, unit)));
+    let latencies = machine
+        .latencies
+        .iter()
+        .flat_map(|record| with_load(&record.provenance, unit, matrix::latency_sheets(record, unit)));
+    let ios = machine
+        .ios
+        .iter()
+        .flat_map(|record| with_load(&record.provenance, unit, vec![io::sheet(record, unit)]));
+    let aggregates = machine
+        .aggregates
+        .iter()
+        .flat_map(|record| with_load(&record.provenance, unit, aggregate::sheets(record, unit)));
+    let pings = machine
+        .pings
+        .iter()
+        .flat_map(|record| with_load(&record.provenance, unit, ping::sheets(record, unit)));
+    let mmios = machine
+        .mmios
+        .iter()
+        .flat_map(|record| with_load(&record.provenance, unit, vec![mmio::sheet(record)]));
     let compared = machine.comparisons.iter().flat_map(|comparison| comparison::sheets(comparison, unit));
     let uncompared = comparison::uncompared_views(&machine.views, unit);
     let sections = [
@@ -86,6 +109,15 @@ fn sections(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Section> {
         Section { title: "Comparison of views", sheets: compared.chain(uncompared).collect() },
     ];
     sections.into_iter().filter(|section| !section.sheets.is_empty()).collect()
+}
+
+/// Adds the load beside a measurement to the titles of its tables.
+fn with_load(provenance: &Provenance, unit: BandwidthUnit, mut sheets: Vec<Sheet>) -> Vec<Sheet> {
+    let load = beside_load(provenance, unit);
+    for sheet in &mut sheets {
+        sheet.title.push_str(&load);
+    }
+    sheets
 }
 
 /// Returns the name of a machine for headings.
