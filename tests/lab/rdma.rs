@@ -3,7 +3,7 @@
 //! The test checks function, not speed. It needs QEMU, perftest and the static binary, whose path
 //! `tools/test` sets in `NUMAIO_STATIC`.
 
-use numaio_lab::{output_of, root, skip, Turn};
+use numaio_lab::{output_of, repeat_alone, root, skip};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoEngine, IoRecord, PingRecord};
 use std::process::Command;
@@ -15,7 +15,10 @@ const COMMON: &str = "--streams 1 --precision 90 --seconds 5 --no-save --quiet -
 
 #[test]
 fn bench_measures_every_operation_between_two_hosts_with_soft_roce() {
-    let _turn = Turn::alone();
+    repeat_alone(TEST, |_turn| check_hosts());
+}
+
+fn check_hosts() {
     let lab = root().join("lab/rdma");
     let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
         return skip(TEST, "NUMAIO_STATIC names no static binary; make test sets it");

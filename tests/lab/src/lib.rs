@@ -1,4 +1,5 @@
-//! Runs commands on emulated machines: measurements one at a time, other tests beside each other.
+//! Runs commands on emulated machines, beside each other; a measurement with a wrong value is
+//! repeated alone.
 
 use std::fs;
 use std::io::Write;
@@ -7,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Written by a test that measures rates, because a second machine would compete for this one's
-/// processors; read by the tests of what is placed, moved and copied, which run beside each other.
+/// Read by every test, and written by one that must be alone: a second machine competes for this
+/// one's processors.
 static TURN: RwLock<()> = RwLock::new(());
 
 /// Exit status of a program of the lab if the emulated machine failed, independent of the command.
@@ -18,17 +19,17 @@ const LAB_FAILED: i32 = 125;
 pub enum Turn {
     /// No other test runs.
     Alone(RwLockWriteGuard<'static, ()>),
-    /// Other tests that measure no rates may run too.
+    /// Other tests may run too.
     Shared(RwLockReadGuard<'static, ()>),
 }
 
 impl Turn {
     /// Waits until no other test uses the lab.
-    pub fn alone() -> Self {
+    fn alone() -> Self {
         Self::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until no other test measures rates.
+    /// Waits until no other test is alone.
     pub fn shared() -> Self {
         Self::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -52,8 +53,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Returns the lab for a test that measures no rates; reports the test as skipped if the lab
-    /// cannot run.
+    /// Returns the lab for a test that may run beside others; reports the test as skipped if the
+    /// lab cannot run.
     pub fn open(test: &str) -> Option<Self> {
         Self::open_in(Turn::shared(), test, X86)
     }
@@ -142,27 +143,37 @@ pub fn output_of(mut lab: Command) -> Output {
     output
 }
 
-/// Attempts of a measurement before a wrong value fails the test.
-const TRIES: u32 = 3;
+/// Attempts with the lab to itself before a failed check fails the test.
+const TRIES_ALONE: u32 = 3;
 
-/// Checks measurements in the lab, and repeats them if the check fails.
+/// Checks measurements in the lab beside other tests, and repeats them alone if the check fails.
 ///
-/// A busy host disturbs single measurements; an error of numaio fails every attempt.
+/// Most processors are idle while rates are limited, so that the first attempt usually passes. A
+/// busy host disturbs single measurements; an error of numaio fails every attempt.
 pub fn with_retries(test: &str, check: impl Fn(&Lab)) {
     with_retries_on(X86, test, check);
 }
 
 /// As [`with_retries`], on emulated machines of a processor.
 pub fn with_retries_on(processor: Processor, test: &str, check: impl Fn(&Lab)) {
-    let Some(lab) = Lab::open_in(Turn::alone(), test, processor) else { return };
-    for _ in 1..TRIES {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(&lab))) else { return };
+    repeat_alone(test, |turn| {
+        if let Some(lab) = Lab::open_in(turn, test, processor) {
+            check(&lab);
+        }
+    });
+}
+
+/// Runs a check beside other tests, and repeats it alone if it fails.
+pub fn repeat_alone(test: &str, check: impl Fn(Turn)) {
+    for attempt in 0..TRIES_ALONE {
+        let turn = if attempt == 0 { Turn::shared() } else { Turn::alone() };
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(turn))) else { return };
         // The harness shows the output of a test only if the last attempt fails too.
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
-        let _ = writeln!(std::io::stderr(), "{test}: repeating the measurements: {why}");
+        let _ = writeln!(std::io::stderr(), "{test}: repeating alone: {why}");
     }
-    check(&lab);
+    check(Turn::alone());
 }
 
 /// Returns the root of the repository.
