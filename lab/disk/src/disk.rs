@@ -19,6 +19,7 @@ use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRE
 use virtio_queue::QueueT;
 use vm_memory::{Bytes, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
 use vmm_sys_util::epoll::EventSet;
+use vmm_sys_util::event::{new_event_consumer_and_notifier, EventConsumer, EventFlag, EventNotifier};
 use vmm_sys_util::timerfd::TimerFd;
 
 type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
@@ -319,6 +320,11 @@ impl VhostUserBackendMut for Disk {
     fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
         let config = self.config().into_iter().chain(std::iter::repeat(0));
         config.skip(offset as usize).take(size as usize).collect()
+    }
+
+    /// Without one the framework waits for its thread without a limit when QEMU has ended.
+    fn exit_event(&self, _thread: usize) -> Option<(EventConsumer, EventNotifier)> {
+        new_event_consumer_and_notifier(EventFlag::CLOEXEC).ok()
     }
 
     fn update_memory(&mut self, _memory: Memory) -> io::Result<()> {
