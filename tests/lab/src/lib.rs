@@ -130,16 +130,21 @@ impl Lab {
     }
 }
 
-/// Runs a program of the lab, once more if the emulated machine fails: one once hung with idle
-/// processors. A hang caused by numaio repeats.
+/// Runs a program of the lab, and repeats it if the emulated machine fails: QEMU rarely locks up
+/// while it boots. A hang caused by numaio repeats.
 pub fn output_of(mut lab: Command) -> Output {
+    const TRIES: u32 = 3;
     let mut output = lab.output().expect("a program of the lab");
-    let stderr = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.code() == Some(LAB_FAILED) {
-        let _ = writeln!(std::io::stderr(), "retrying after a failure of the lab: {}", stderr(&output));
+    for _ in 1..TRIES {
+        if output.status.code() != Some(LAB_FAILED) {
+            break;
+        }
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let _ = writeln!(std::io::stderr(), "retrying after a failure of the lab: {stderr}");
         output = lab.output().expect("a program of the lab");
     }
-    assert!(output.status.code() != Some(LAB_FAILED), "the lab failed: {}", stderr(&output));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() != Some(LAB_FAILED), "the lab failed: {stderr}");
     output
 }
 
