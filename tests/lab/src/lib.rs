@@ -148,9 +148,6 @@ pub fn output_of(mut lab: Command) -> Output {
     output
 }
 
-/// Attempts with the lab to itself before a failed check fails the test.
-const TRIES_ALONE: u32 = 3;
-
 /// Checks measurements in the lab beside other tests, and repeats them alone if the check fails.
 ///
 /// Most processors are idle while rates are limited, so that the first attempt usually passes. A
@@ -168,11 +165,10 @@ pub fn with_retries_on(processor: Processor, test: &str, check: impl Fn(&Lab)) {
     });
 }
 
-/// Runs a check beside other tests, and repeats it alone if it fails.
+/// Runs a check beside other tests, and repeats it up to three times alone if it fails.
 pub fn repeat_alone(test: &str, check: impl Fn(Turn)) {
-    for attempt in 0..TRIES_ALONE {
-        let turn = if attempt == 0 { Turn::shared() } else { Turn::alone() };
-        let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(turn))) else { return };
+    for turn in [Turn::shared as fn() -> Turn, Turn::alone, Turn::alone] {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(turn()))) else { return };
         // The harness shows the output of a test only if the last attempt fails too.
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
