@@ -1,6 +1,6 @@
 //! `numaio balance` on emulated machines: a running program gets faster without a restart.
 
-use numaio_lab::{skip, with_retries, Folder};
+use numaio_lab::{measure, note_value, skip, Folder};
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::parse_program_memory;
 use numaio_schema::{
@@ -40,7 +40,7 @@ fn text(folder: &Folder, name: &str) -> String {
 
 #[test]
 fn slow_running_reader_moves_to_a_fast_node_and_back() {
-    with_retries("slow_running_reader_moves_to_a_fast_node_and_back", |lab| {
+    measure("slow_running_reader_moves_to_a_fast_node_and_back", |lab| {
         let folder = Folder::new("balance");
         let output = lab.run("amd-dl585-g7-disk", &folder.0, &["sh", "-c", MOVE_DD]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -50,6 +50,7 @@ fn slow_running_reader_moves_to_a_fast_node_and_back() {
             line.trim().parse().expect("a number")
         };
         let events = text(&folder, "events");
+        note_value("rates", &rates);
         // The paths of the two nodes differ by 1.8. A busy host shortens the faster one.
         assert!(rate("after") >= 1.4 * rate("before"), "{rates}\n{events}");
         let moved =
@@ -88,7 +89,7 @@ const KEEP_DD: &str = r#"
 
 #[test]
 fn well_placed_reader_stays() {
-    with_retries("well_placed_reader_stays", |lab| {
+    measure("well_placed_reader_stays", |lab| {
         let folder = Folder::new("balance-keep");
         let output = lab.run("amd-dl585-g7-disk", &folder.0, &["sh", "-c", KEEP_DD]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -97,6 +98,7 @@ fn well_placed_reader_stays() {
             let line = rates.lines().find_map(|line| line.strip_prefix(name)).expect(name);
             line.trim().parse().expect("a number")
         };
+        note_value("rates", &rates);
         assert!(rate("with ") >= 0.97 * rate("without"), "{rates}");
         let events = text(&folder, "events");
         let last =
@@ -125,7 +127,7 @@ const OFFLINE: &str = r#"
 
 #[test]
 fn offline_target_node_is_refused_and_a_move_from_it_is_reverted() {
-    with_retries("offline_target_node_is_refused_and_a_move_from_it_is_reverted", |lab| {
+    measure("offline_target_node_is_refused_and_a_move_from_it_is_reverted", |lab| {
         let folder = Folder::new("balance-offline");
         let options = ["--disk", "mib=4096"];
         let output = lab.run_with_options(&options, "amd-dl585-g7-disk", &folder.0, &["sh", "-c", OFFLINE]);
@@ -182,7 +184,7 @@ const RECEIVE: &str = r#"
 
 #[test]
 fn network_traffic_of_programs_is_known_by_socket_and_card() {
-    with_retries("network_traffic_of_programs_is_known_by_socket_and_card", |lab| {
+    measure("network_traffic_of_programs_is_known_by_socket_and_card", |lab| {
         let folder = Folder::new("balance-network");
         let modules = ["bridge", "veth", "tcp_diag"];
         let output = lab.run_with_modules(&modules, "uniform-2n", &folder.0, &["sh", "-c", RECEIVE]);
@@ -203,6 +205,7 @@ fn network_traffic_of_programs_is_known_by_socket_and_card() {
         assert_eq!(traffic.source, TrafficSource::Sockets);
         // The counter of the bridge includes headers, and the time around the observation.
         let expected = received / 4.0;
+        note_value("bytes/s read", traffic.read_bytes_per_s);
         assert!(traffic.read_bytes_per_s > 0.2 * expected, "{traffic:?} {expected}");
         assert!(traffic.read_bytes_per_s < expected, "{traffic:?} {expected}");
         assert!(traffic.write_bytes_per_s < 0.01 * expected, "{traffic:?}");
@@ -255,7 +258,7 @@ fn moves(folder: &Folder, name: &str) -> Vec<BalanceMove> {
 /// Needs a kernel with DAMON in sysfs, such as Debian's 6.12; Debian's 6.1 has none.
 #[test]
 fn only_memory_in_use_is_moved_and_monitors_end() {
-    with_retries("only_memory_in_use_is_moved_and_monitors_end", |lab| {
+    measure("only_memory_in_use_is_moved_and_monitors_end", |lab| {
         let folder = Folder::new("balance-hot");
         let program = folder.0.join("balance_load");
         if !lab.build("only_memory_in_use_is_moved_and_monitors_end", "balance_load.c", &program) {
@@ -272,6 +275,7 @@ fn only_memory_in_use_is_moved_and_monitors_end() {
         let first = moves(&folder, "events");
         let [moved] = first.as_slice() else { panic!("{}", text(&folder, "events")) };
         let hot = moved.hot.expect("it was monitored");
+        note_value("bytes moved", moved.moved_bytes);
         assert!(hot.monitored_bytes > 300 << 20, "{moved:?}");
         assert!((24 << 20..100 << 20).contains(&moved.moved_bytes), "{moved:?}");
         let node = moved.to.0;

@@ -1,7 +1,7 @@
 //! `numaio cost` on an emulated machine, checked by the program's own rate before and after it
 //! moved.
 
-use numaio_lab::{with_retries, Folder};
+use numaio_lab::{measure, note_value, Folder};
 use numaio_schema::ProgramCost;
 use std::fs;
 
@@ -23,7 +23,7 @@ const SCRIPT: &str = r#"
 
 #[test]
 fn cost_contains_the_slowdown_of_a_program_with_remote_memory() {
-    with_retries("cost_contains_the_slowdown_of_a_program_with_remote_memory", |lab| {
+    measure("cost_contains_the_slowdown_of_a_program_with_remote_memory", |lab| {
         let folder = Folder::new("cost");
         let output = lab.run("amd-dl585-g7", &folder.0, &["sh", "-c", SCRIPT]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -45,6 +45,10 @@ fn cost_contains_the_slowdown_of_a_program_with_remote_memory() {
         };
         let slowdown = rate("local") / rate("remote");
         let predicted = memory.slowdown;
+        note_value(
+            "slowdown",
+            format_args!("{slowdown:.3}, predicted {:.3} to {:.3}", predicted.low, predicted.high),
+        );
         assert!(
             slowdown > predicted.low - 0.05 && slowdown < predicted.high + 0.05,
             "measured {slowdown}, predicted {predicted:?}"

@@ -3,7 +3,7 @@
 //! The tests need QEMU and the static binary, whose path `tools/test` sets in `NUMAIO_STATIC`.
 //! Otherwise they report the reason and are counted as skipped.
 
-use numaio_lab::{with_retries, Folder, Lab};
+use numaio_lab::{measure, note_value, Folder, Lab};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use numaio_model::ClassOptions;
@@ -25,7 +25,9 @@ pub fn model_of(lab: &Lab, machine: &str, options: &[&str]) -> Model {
 /// Returns the classes of a target and direction as lists of nodes, best first.
 pub fn classes(target: &TargetModel, direction: Direction) -> Vec<String> {
     let model = target.directions.iter().find(|model| model.direction == direction).expect("a direction");
-    model.classes.iter().map(|class| class.nodes.to_string()).collect()
+    let classes: Vec<String> = model.classes.iter().map(|class| class.nodes.to_string()).collect();
+    note_value("classes", classes.join(" | "));
+    classes
 }
 
 pub fn target(model: &Model, node: u32) -> &TargetModel {
@@ -47,6 +49,7 @@ pub fn factors(target: &TargetModel, direction: Direction) -> Vec<f64> {
 
 /// Asserts that values differ from the expected ones by at most a share.
 pub fn assert_near(found: &[f64], expected: &[f64], share: f64) {
+    note_value("values", format_args!("{found:.2?}"));
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         assert!((found / expected - 1.0).abs() <= share, "{found}, expected {expected}");
@@ -56,7 +59,7 @@ pub fn assert_near(found: &[f64], expected: &[f64], share: f64) {
 /// Li et al., ICPP 2013, Tables IV and V.
 #[test]
 fn dl585_has_the_classes_of_the_paper() {
-    with_retries("dl585_has_the_classes_of_the_paper", |lab| {
+    measure("dl585_has_the_classes_of_the_paper", |lab| {
         let measured = model_of(lab, "amd-dl585-g7", &[]);
         assert_pages_in_place(&measured);
         let seven = target(&measured, 7);
@@ -77,7 +80,7 @@ fn dl585_has_the_classes_of_the_paper() {
 /// to one node differ in bandwidth from copies between two.
 #[test]
 fn stream_agrees_with_device_write_and_not_with_device_read() {
-    with_retries("stream_agrees_with_device_write_and_not_with_device_read", |lab| {
+    measure("stream_agrees_with_device_write_and_not_with_device_read", |lab| {
         let folder = Folder::new("compare");
         let script = "numaio compare --measure --node 7 --json >/out/comparison.json &&
         numaio report --format csv -o /out/report.csv";
@@ -115,7 +118,7 @@ fn stream_agrees_with_device_write_and_not_with_device_read() {
 /// Latencies match the specified ones, load raises them, and loads and stores limit STREAM's triad.
 #[test]
 fn r820_has_its_latencies_and_triads() {
-    with_retries("r820_has_its_latencies_and_triads", |lab| {
+    measure("r820_has_its_latencies_and_triads", |lab| {
         let folder = Folder::new("latency");
         // A precision of 5 % distinguishes 800, 1200 and 1700 ns.
         let script = "numaio latency --loaded --node 1 --precision 5 --json --no-save >/out/latency.json &&
@@ -155,7 +158,7 @@ fn r820_has_its_latencies_and_triads() {
 
 #[test]
 fn r820_has_its_numa_factors() {
-    with_retries("r820_has_its_numa_factors", |lab| {
+    measure("r820_has_its_numa_factors", |lab| {
         let model = model_of(lab, "intel-r820", &[]);
         assert_pages_in_place(&model);
         for direction in [Direction::Write, Direction::Read] {
@@ -167,7 +170,7 @@ fn r820_has_its_numa_factors() {
 /// Devices on two nodes yield two targets; the machine is symmetric.
 #[test]
 fn both_packages_of_the_amd_2p_have_the_same_classes() {
-    with_retries("both_packages_of_the_amd_2p_have_the_same_classes", |lab| {
+    measure("both_packages_of_the_amd_2p_have_the_same_classes", |lab| {
         let model = model_of(lab, "amd-2p", &[]);
         assert_pages_in_place(&model);
         for direction in [Direction::Write, Direction::Read] {
@@ -192,7 +195,7 @@ fn memory_only_nodes_are_measured_but_are_not_targets() {
 /// As on a host whose GPU has its memory in nodes of its own.
 #[test]
 fn nodes_of_a_grace_like_machine_form_one_class_behind_the_local_one() {
-    with_retries("nodes_of_a_grace_like_machine_form_one_class_behind_the_local_one", |lab| {
+    measure("nodes_of_a_grace_like_machine_form_one_class_behind_the_local_one", |lab| {
         let model = model_of(lab, "grace-like", &["--all"]);
         assert_pages_in_place(&model);
         assert_eq!(model.targets.len(), 1);
@@ -204,7 +207,7 @@ fn nodes_of_a_grace_like_machine_form_one_class_behind_the_local_one() {
 
 #[test]
 fn model_reports_a_uniform_machine() {
-    with_retries("model_reports_a_uniform_machine", |lab| {
+    measure("model_reports_a_uniform_machine", |lab| {
         let folder = Folder::new("uniform");
         let output = lab.run("uniform-2n", &folder.0, &["numaio", "model", "--all", "--no-save"]);
         let text = String::from_utf8_lossy(&output.stdout);

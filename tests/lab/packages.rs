@@ -1,14 +1,13 @@
 //! Packages and recipes: installed, run and removed by `tools/test-packages`, checked by
 //! `tools/test-recipes`, and started by a real systemd (`lab/systemd`).
 
-use numaio_lab::{root, skip, Folder, Processor, Turn, AARCH64, X86};
+use numaio_lab::{root, skip, Folder, Processor, AARCH64, X86};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
 /// Runs a tool that prints a line for each check, and reports its skipped checks.
 fn run_checks(test: &str, (_, variable): Processor, tool: &str, options: &[&str]) {
-    let _turn = Turn::shared();
     let Ok(binary) = std::env::var(variable) else {
         return skip(test, &format!("{variable} names no static binary; make test sets it"));
     };
@@ -24,11 +23,13 @@ fn run_checks(test: &str, (_, variable): Processor, tool: &str, options: &[&str]
 }
 
 #[test]
+#[ignore = "make test-all: package installs in bare chroots"]
 fn packages_install_run_and_are_removed_cleanly() {
     run_checks("packages_install_run_and_are_removed_cleanly", X86, "tools/test-packages", &[]);
 }
 
 #[test]
+#[ignore = "make test-all: aarch64 under emulation"]
 fn aarch64_packages_install_run_and_are_removed_cleanly() {
     let test = "aarch64_packages_install_run_and_are_removed_cleanly";
     run_checks(test, AARCH64, "tools/test-packages", &["--arch", "aarch64"]);
@@ -42,7 +43,6 @@ fn recipes_are_accepted_by_the_programs_that_read_them() {
 #[test]
 fn units_of_the_package_serve_and_survive_restart_and_upgrade() {
     let test = "units_of_the_package_serve_and_survive_restart_and_upgrade";
-    let _turn = Turn::shared();
     let Ok(binary) = std::env::var("NUMAIO_STATIC") else {
         return skip(test, "NUMAIO_STATIC names no static binary; make test sets it");
     };

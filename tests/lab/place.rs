@@ -1,6 +1,6 @@
 //! `numaio place` and `run` on emulated machines, checked by threads and pages.
 
-use numaio_lab::{with_retries, Folder, Lab};
+use numaio_lab::{measure, note_value, Folder, Lab};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{PlacementPlan, Verification};
 use std::fs;
@@ -11,7 +11,7 @@ const WORK: &str = "timeout 8 dd if=/dev/zero of=/dev/null bs=8M 2>/dev/null; tr
 /// Without a model, tasks use the device's node, then its package; with one, the best read class.
 #[test]
 fn programs_run_on_the_planned_nodes() {
-    with_retries("programs_run_on_the_planned_nodes", |lab| {
+    measure("programs_run_on_the_planned_nodes", |lab| {
         let folder = Folder::new("place");
         let line = format!(
             "numaio place --near nvme0n1 --tasks 3 --json -o /out/topology.json && \
@@ -58,7 +58,7 @@ const PLACEMENTS: &str = r#"
 /// the others.
 #[test]
 fn spreading_by_the_model_beats_local_and_kernel_placement() {
-    with_retries("spreading_by_the_model_beats_local_and_kernel_placement", |lab| {
+    measure("spreading_by_the_model_beats_local_and_kernel_placement", |lab| {
         let folder = Folder::new("placements");
         let output = lab.run("amd-dl585-g7-disk-time", &folder.0, &["sh", "-c", PLACEMENTS]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -67,6 +67,7 @@ fn spreading_by_the_model_beats_local_and_kernel_placement() {
             let line = text.lines().find_map(|line| line.strip_prefix(placement)).expect(placement);
             line.trim().parse().expect("a number")
         };
+        note_value("sectors", &text);
         assert!(sectors("spread") > 1.1 * sectors("local"), "{text}");
         assert!(sectors("spread") > 1.02 * sectors("kernel"), "{text}");
     });

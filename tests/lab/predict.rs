@@ -4,7 +4,7 @@
 //! and predicts mixes. The disk of `amd-dl585-g7-disk` has the rates of the paper's SSDs by node of
 //! the buffer; lab/README.md describes how streams share them.
 
-use numaio_lab::{skip, with_retries, Folder, Lab};
+use numaio_lab::{measure, note_value, skip, Folder, Lab};
 use numaio_machine::workload::Direction;
 use numaio_schema::{IoPrediction, IoRecord, Validation};
 use std::fs;
@@ -56,7 +56,7 @@ fn fio(root: &Path) -> Option<String> {
 
 #[test]
 fn models_validation_and_predictions_match_the_paper() {
-    with_retries("models_validation_and_predictions_match_the_paper", |lab| {
+    measure("models_validation_and_predictions_match_the_paper", |lab| {
         let folder = Folder::new("predict");
         let fio = fio(&lab.root);
         let (machine, script) = ("amd-dl585-g7-disk", script(fio.is_some()));
@@ -95,6 +95,7 @@ fn models_validation_and_predictions_match_the_paper() {
         }
         errors.sort_by(f64::total_cmp);
         let median = errors[errors.len() / 2];
+        note_value("median error", median);
         assert!(median <= 0.03, "median {median:.4}: {errors:?}");
         // Intervals of 95 % hold at least 90 % of twelve values.
         assert!(missed.len() <= 1, "{missed:?}");

@@ -1,6 +1,6 @@
 //! A sweep of a STREAM program on an emulated machine.
 
-use numaio_lab::{with_retries, Folder};
+use numaio_lab::{measure, note_value, Folder};
 use numaio_model::{sweep_classes, ClassOptions};
 use numaio_schema::{ClassRule, SweepClasses, SweepRecord};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ fn bytes_by_pair(text: &str) -> BTreeMap<(u32, u32), f64> {
 #[test]
 fn emulator_counts_the_local_and_remote_bytes_of_each_pair() {
     let test = "emulator_counts_the_local_and_remote_bytes_of_each_pair";
-    with_retries(test, |lab| {
+    measure(test, |lab| {
         let folder = Folder::new("witness");
         let (program, counts) = (folder.0.join("stream"), folder.0.join("counts"));
         if !lab.build(test, "stream.c", &program) {
@@ -52,6 +52,7 @@ fn emulator_counts_the_local_and_remote_bytes_of_each_pair() {
         assert_eq!(program.len(), 4, "all pairs were measured: {program:?}");
         for (pair, bytes) in &program {
             let witnessed = emulator.get(pair).copied().unwrap_or(0.0);
+            note_value("witnessed share", witnessed / bytes);
             assert!((witnessed / bytes - 1.0).abs() < 0.05, "{pair:?}: {bytes}, witnessed {witnessed}");
         }
     });
@@ -62,7 +63,7 @@ fn emulator_counts_the_local_and_remote_bytes_of_each_pair() {
 #[test]
 fn sweep_of_a_stream_program_has_the_rates_and_classes_of_amd_2p() {
     let test = "sweep_of_a_stream_program_has_the_rates_and_classes_of_amd_2p";
-    with_retries(test, |lab| {
+    measure(test, |lab| {
         let folder = Folder::new("sweep");
         let program = folder.0.join("stream");
         if !lab.build(test, "stream.c", &program) {
@@ -97,6 +98,7 @@ fn sweep_of_a_stream_program_has_the_rates_and_classes_of_amd_2p() {
             let scale = machine["mb_per_s_per_unit"].as_f64().expect("a scale") * 1e6;
             let expected = rate("load").min(rate("store")) * scale;
             let found = cell.figure.median().expect("a figure");
+            note_value("share of the rate", format_args!("{:.3}", found / expected));
             assert!((found / expected - 1.0).abs() < 0.03, "{row} on {column}: {found}, expected {expected}");
             let checked: Vec<_> = cell.figure.visits.iter().map(|visit| &visit.residency).collect();
             // Two arrays of 2 MiB. Visits may be sampled before all pages are touched.

@@ -1,7 +1,7 @@
 //! `numaio top` on an emulated machine: its decisions are those of `balance`, and it moves a
 //! program after a confirmation.
 
-use numaio_lab::{with_retries, Folder};
+use numaio_lab::{measure, Folder};
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::parse_program_memory;
 use numaio_schema::{BalanceEvent, BalanceEventKind, BalanceReason, TopSnapshot};
@@ -29,7 +29,7 @@ const SCRIPT: &str = r#"
 #[test]
 fn top_moves_a_program_as_balance_would_and_reverts_it() {
     let test = "top_moves_a_program_as_balance_would_and_reverts_it";
-    with_retries(test, |lab| {
+    measure(test, |lab| {
         let folder = Folder::new("top");
         let program = folder.0.join("pty_keys");
         if !lab.build(test, "pty_keys.c", &program) {

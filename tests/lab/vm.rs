@@ -1,7 +1,7 @@
 //! `numaio vm` on an emulated machine with several nodes: threads and memory of QEMU, and of a
 //! process that looks like it, move and return. Witnesses are the kernel's affinities and pages.
 
-use numaio_lab::{skip, with_retries, Folder};
+use numaio_lab::{measure, skip, Folder};
 use numaio_machine::guests::ThreadRole;
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::parse_program_memory;
@@ -40,7 +40,7 @@ fn ram(folder: &Folder, name: &str) -> Vec<(u32, u64)> {
 #[test]
 fn guest_moves_between_nodes_is_measured_on_each_and_returns() {
     let test = "guest_moves_between_nodes_is_measured_on_each_and_returns";
-    with_retries(test, |lab| {
+    measure(test, |lab| {
         let folder = Folder::new("vm");
         let program = folder.0.join("qemu-system-x86_64");
         if !lab.build(test, "guest.c", &program) {
@@ -127,7 +127,7 @@ fn qemu_moves_between_nodes_and_returns() {
     let files = QEMU_FILES.into_iter().filter(|file| Path::new(file).is_file());
     let options: Vec<&str> = files.chain([qemu.as_str()]).flat_map(|file| ["--host-file", file]).collect();
     let script = QEMU_SCRIPT.replace("QEMU", &qemu);
-    with_retries(test, |lab| {
+    measure(test, |lab| {
         let folder = Folder::new("vm-qemu");
         let output = lab.run_with_options(&options, "amd-dl585-g7", &folder.0, &["sh", "-c", &script]);
         let text = |name: &str| fs::read_to_string(folder.0.join(name)).unwrap_or_default();

@@ -1,39 +1,21 @@
-//! Runs commands on emulated machines, beside each other; a measurement with a wrong value is
-//! repeated alone.
+//! Runs commands on emulated machines, beside each other. `tools/test` repeats a measurement that
+//! has a wrong value alone, after all tests.
 
+use std::cell::RefCell;
+use std::fmt::Display;
 use std::fs;
 use std::io::Write;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Read by every test, and written by one that must be alone: a second machine competes for this
-/// one's processors.
-static TURN: RwLock<()> = RwLock::new(());
+thread_local! {
+    /// What the test of this thread has measured.
+    static MEASURED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Exit status of a program of the lab if the emulated machine failed, independent of the command.
 const LAB_FAILED: i32 = 125;
-
-/// A test's turn in the lab, which ends when it is dropped.
-pub enum Turn {
-    /// No other test runs.
-    Alone(RwLockWriteGuard<'static, ()>),
-    /// Other tests may run too.
-    Shared(RwLockReadGuard<'static, ()>),
-}
-
-impl Turn {
-    /// Waits until no other test uses the lab.
-    fn alone() -> Self {
-        Self::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Waits until no other test is alone.
-    pub fn shared() -> Self {
-        Self::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// A processor that the lab emulates, and the variable with the path of its static binary.
 pub type Processor = (&'static str, &'static str);
@@ -43,9 +25,8 @@ pub const X86: Processor = ("x86_64", "NUMAIO_STATIC");
 /// The other processor of the lab.
 pub const AARCH64: Processor = ("aarch64", "NUMAIO_STATIC_AARCH64");
 
-/// The lab in a test's turn.
+/// The lab, with the program that its guests run.
 pub struct Lab {
-    _turn: Turn,
     /// Root of the repository.
     pub root: PathBuf,
     arch: &'static str,
@@ -53,18 +34,13 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Returns the lab for a test that may run beside others; reports the test as skipped if the
-    /// lab cannot run.
+    /// Returns the lab for a test; reports the test as skipped if the lab cannot run.
     pub fn open(test: &str) -> Option<Self> {
-        Self::open_in(Turn::shared(), test, X86)
+        Self::open_on(X86, test)
     }
 
     /// As [`Lab::open`], for emulated machines of a processor.
-    pub fn open_on(processor: Processor, test: &str) -> Option<Self> {
-        Self::open_in(Turn::shared(), test, processor)
-    }
-
-    fn open_in(turn: Turn, test: &str, (arch, variable): Processor) -> Option<Self> {
+    pub fn open_on((arch, variable): Processor, test: &str) -> Option<Self> {
         let root = root();
         let Ok(binary) = std::env::var(variable) else {
             skip(test, &format!("{variable} names no static binary; make test sets it"));
@@ -72,7 +48,7 @@ impl Lab {
         };
         let check = Command::new(root.join("lab/run")).args(["--check", arch]).output();
         match check {
-            Ok(output) if output.status.success() => Some(Self { _turn: turn, root, arch, binary }),
+            Ok(output) if output.status.success() => Some(Self { root, arch, binary }),
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
                 skip(test, why.trim());
@@ -139,8 +115,7 @@ pub fn output_of(mut lab: Command) -> Output {
         if output.status.code() != Some(LAB_FAILED) {
             break;
         }
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let _ = writeln!(std::io::stderr(), "retrying after a failure of the lab: {stderr}");
+        note("repeated boot", &String::from_utf8_lossy(&output.stderr));
         output = lab.output().expect("a program of the lab");
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -148,33 +123,38 @@ pub fn output_of(mut lab: Command) -> Output {
     output
 }
 
-/// Checks measurements in the lab beside other tests, and repeats them alone if the check fails.
-///
-/// Most processors are idle while rates are limited, so that the first attempt usually passes. A
-/// busy host disturbs single measurements; an error of numaio fails every attempt.
-pub fn with_retries(test: &str, check: impl Fn(&Lab)) {
-    with_retries_on(X86, test, check);
+/// Checks measurements in the lab. If the check fails, `tools/test` repeats it alone: a busy host
+/// disturbs single measurements, and an error of numaio fails every attempt.
+pub fn measure(test: &str, check: impl Fn(&Lab)) {
+    measure_on(X86, test, check);
 }
 
-/// As [`with_retries`], on emulated machines of a processor.
-pub fn with_retries_on(processor: Processor, test: &str, check: impl Fn(&Lab)) {
-    repeat_alone(test, |turn| {
-        if let Some(lab) = Lab::open_in(turn, test, processor) {
-            check(&lab);
-        }
-    });
-}
-
-/// Runs a check beside other tests, and repeats it up to three times alone if it fails.
-pub fn repeat_alone(test: &str, check: impl Fn(Turn)) {
-    for turn in [Turn::shared as fn() -> Turn, Turn::alone, Turn::alone] {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(turn()))) else { return };
-        // The harness shows the output of a test only if the last attempt fails too.
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
-        let _ = writeln!(std::io::stderr(), "{test}: repeating alone: {why}");
+/// As [`measure`], on emulated machines of a processor.
+pub fn measure_on(processor: Processor, test: &str, check: impl Fn(&Lab)) {
+    if let Some(lab) = Lab::open_on(processor, test) {
+        repeatable(test, || check(&lab));
     }
-    check(Turn::alone());
+}
+
+/// Runs a check that `tools/test` repeats alone if it fails, and reports what it measured.
+pub fn repeatable(test: &str, check: impl FnOnce()) {
+    let result = catch_unwind(AssertUnwindSafe(check));
+    let mut measured = MEASURED.take();
+    let Err(panic) = result else { return note("measured", &format!("{test}: {}", measured.join(", "))) };
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    measured.extend(text.or_else(|| panic.downcast_ref::<&str>().copied()).map(str::to_owned));
+    note("measurement failed", &format!("{test}: {}", measured.join(", ")));
+    resume_unwind(panic);
+}
+
+/// Records a measured value for the report of repeated checks.
+pub fn note_value(name: &str, value: impl Display) {
+    MEASURED.with_borrow_mut(|measured| measured.push(format!("{name} {value}")));
+}
+
+/// Reports past the harness's capture, in a line that `tools/test` reads.
+fn note(kind: &str, text: &str) {
+    let _ = writeln!(std::io::stderr(), "{kind}: {}", text.trim().replace('\n', "; "));
 }
 
 /// Returns the root of the repository.
@@ -184,7 +164,7 @@ pub fn root() -> PathBuf {
 
 /// Reports a skipped test past the harness's capture, in a line that `tools/test` counts.
 pub fn skip(test: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: {}", why.replace('\n', "; "));
+    note("skipped", &format!("{test}: {why}"));
 }
 
 /// A folder that is removed on drop.
