@@ -4,6 +4,7 @@ use crate::failure::{self, Failure};
 use crate::locale;
 use crate::options::{Color, Common};
 use numaio_linux::user_files;
+use numaio_machine::printable::printable;
 use numaio_report::TextStyle;
 use numaio_transfer::ssh::stderr_relay::LineSink;
 use std::fmt::Display;
@@ -55,7 +56,15 @@ pub fn check(path: &Path) -> Result<(), Failure> {
 /// Prints a remark to standard error, unless `--quiet` is given.
 pub fn remark(common: &Common, text: &str) {
     if !common.quiet {
-        print_error(&format!("numaio: {text}"));
+        print_error(&format!("numaio: {}", printable(text)));
+    }
+}
+
+/// Prints a remark of several lines, unless `--quiet` is given.
+pub fn remark_lines(common: &Common, text: &str) {
+    if !common.quiet {
+        let lines: Vec<String> = text.lines().map(printable).collect();
+        print_error(&format!("numaio: {}", lines.join("\n")));
     }
 }
 
@@ -70,27 +79,22 @@ pub fn set_verbose(common: &Common) {
 /// Prints a detail to standard error if `--verbose` is given.
 pub fn detail(text: impl Display) {
     if VERBOSE.load(Ordering::Relaxed) {
-        print_error(&format!("numaio: {text}"));
+        print_error(&format!("numaio: {}", printable(&text.to_string())));
     }
 }
 
 /// Prints why the command failed, and returns its exit status.
 pub fn report_failure(failure: &Failure) -> ExitCode {
-    print_error(&format!("numaio: {}", sanitize_lines(&failure.message)));
+    print_error(&format!("numaio: {}", printable(&failure.message)));
     if let Some(hint) = &failure.hint {
-        print_error(&format!("  hint: {}", sanitize_lines(hint)));
+        print_error(&format!("  hint: {}", printable(hint)));
     }
     ExitCode::from(failure.code)
 }
 
 /// Prints an error that does not end the command, even with `--quiet`.
 pub fn error_line(text: &str) {
-    print_error(&format!("numaio: {}", sanitize_lines(text)));
-}
-
-/// Replaces control characters other than line ends in text that may hold untrusted names.
-fn sanitize_lines(words: &str) -> String {
-    words.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}")
+    print_error(&format!("numaio: {}", printable(text)));
 }
 
 /// Writes lines to standard error, wrapped to the width of a terminal. Errors are ignored: nothing

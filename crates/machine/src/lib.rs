@@ -30,6 +30,7 @@ pub mod near;
 pub mod netlink;
 pub mod network;
 pub mod prefetch;
+pub mod printable;
 pub mod probe;
 pub mod process;
 pub mod programs;

@@ -1,5 +1,6 @@
 //! Layout options of text, wrapping, and removal of unsafe characters.
 
+use numaio_machine::printable::is_unprintable;
 use numaio_machine::units::BandwidthUnit;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -87,12 +88,8 @@ pub(crate) fn clean_paragraph(text: &str) -> String {
 fn clean_char(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' | '\u{2028}' | '\u{2029}' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        '\u{ad}'
-        | '\u{61c}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' => '\u{fffd}',
+        c if is_unprintable(c) => '\u{fffd}',
+        '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}' => '\u{fffd}',
         '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e0fff}' => {
             '\u{fffd}'
         }

@@ -13,3 +13,14 @@ pub fn sanitize(text: &str) -> String {
 pub fn json_line(value: &impl Serialize) -> io::Result<String> {
     Ok(serde_json::to_string(value)? + "\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use numaio_machine::printable::is_unprintable;
+    use numaio_mover::name::is_terminal_unsafe;
+
+    #[test]
+    fn the_wire_and_errors_replace_the_same_characters() {
+        assert!((char::MIN..=char::MAX).all(|char| is_unprintable(char) == is_terminal_unsafe(char)));
+    }
+}

@@ -79,7 +79,10 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
         None => placement::plan(common, &machine, &topology, &args.near)?,
     };
     if args.explain {
-        output::remark(common, &numaio_report::placement_text(&plan, true, &output::stderr_style(common)));
+        output::remark_lines(
+            common,
+            &numaio_report::placement_text(&plan, true, &output::stderr_style(common)),
+        );
     }
     for compromise in &plan.compromises {
         output::remark(common, compromise);

@@ -8,6 +8,7 @@ use crate::options::Common;
 use crate::output;
 use clap::Args as ClapArgs;
 use numaio_machine::inventory::interface_names;
+use numaio_machine::printable::printable;
 use numaio_schema::{DeviceBandwidth, DeviceDescription, Sourced, ValueSource};
 use numaio_transfer::daemon::{self, count, Config, DeviceCapacity, DirectionCapacity, LoadedConfig, Log};
 use std::fs::metadata;
@@ -196,9 +197,4 @@ fn uses(
     }
     let all = discovered.described.devices.iter();
     (all.filter(|device| names.contains(&device.name)).cloned().collect(), lines)
-}
-
-/// Replaces control characters.
-fn printable(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }

@@ -2,6 +2,7 @@
 
 use super::LaunchError;
 use numaio_linux::child_group::ChildGroup;
+use numaio_machine::printable::printable;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
@@ -88,10 +89,10 @@ impl CapturedOutput {
     }
 }
 
-/// Returns at most `max` characters of text of another program, without control characters.
+/// Returns at most `max` printable characters of text of another program.
 pub fn displayable(text: &[u8], max: usize) -> String {
     let text = String::from_utf8_lossy(text);
-    text.chars().take(max).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    printable(&text.chars().take(max).collect::<String>())
 }
 
 /// Runs a command within limits. At a limit, it is terminated with the processes that it started.

@@ -12,6 +12,7 @@ use crate::stream::Streamer;
 use crate::tool::RunningTool;
 use crate::Root;
 use numaio_machine::ids::CpuId;
+use numaio_machine::printable::printable;
 use numaio_machine::probe::{
     LoadedOutcome, NeighborOutcome, Outcome, ProbeError, Residency, ToolExit, ToolOutput,
 };
@@ -261,7 +262,7 @@ fn exit_reason(output: &ToolOutput) -> String {
         ToolExit::TimeLimit => "was stopped".to_owned(),
     };
     let last = output.stderr.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
-    let last: String = last.chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect();
+    let last: String = printable(last).chars().take(MAX_REASON_CHARS).collect();
     let colon = if last.is_empty() { "" } else { ": " };
     format!("{how} before the workload ended{colon}{last}")
 }

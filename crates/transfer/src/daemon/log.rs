@@ -6,6 +6,7 @@ use super::log_options::{LogFormat, LogLevel, LogOptions};
 use crate::ssh::stderr_relay::LineSink;
 use numaio_linux::journal::Journal;
 use numaio_machine::calendar::utc_time;
+use numaio_machine::printable::printable;
 use numaio_schema::TransferRecord;
 use serde::Serialize;
 use serde_json::Value;
@@ -112,6 +113,7 @@ impl Log {
         if level > options.level {
             return;
         }
+        let text = &printable(text);
         match options.format {
             LogFormat::Text => (self.sink)(&format!("{prefix}{text}")),
             LogFormat::Journal => {

@@ -10,6 +10,7 @@ use crate::failure::{Failure, INTERRUPTED};
 use crate::options::Common;
 use crate::output;
 use numaio_linux::interrupt::interrupted;
+use numaio_machine::printable::printable;
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover::port::BlockSize;
 use numaio_mover::shard::Shard;
@@ -323,7 +324,7 @@ impl Observer for CopyOutput {
         let is_detail = matches!(notice, Notice::NoDataConnection { .. });
         if !self.quiet && (!is_detail || self.verbose || self.progress) {
             self.clear();
-            let _ = writeln!(io::stderr(), "numaio: {notice}");
+            let _ = writeln!(io::stderr(), "numaio: {}", printable(&notice.to_string()));
         }
     }
 

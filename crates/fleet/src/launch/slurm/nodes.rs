@@ -2,6 +2,7 @@
 
 use crate::launch::hosts::check_host;
 use crate::launch::LaunchError;
+use numaio_machine::printable::printable;
 use numaio_schema::FleetRunHost;
 use std::collections::BTreeMap;
 
@@ -59,7 +60,7 @@ pub fn parse_nodes(text: &str) -> Vec<NodeLine> {
             partition: partition.trim_end_matches('*').to_owned(),
             is_default: partition.ends_with('*'),
             state: state.to_owned(),
-            reason: reason.map(|reason| reason.chars().filter(|c| !c.is_control()).collect()),
+            reason: reason.map(printable),
         })
     };
     text.lines().filter_map(line).collect()

@@ -3,6 +3,7 @@
 //! Only the required fields are declared, since others vary with the version.
 
 use numaio_machine::devices::PciAddress;
+use numaio_machine::printable::is_unprintable;
 use serde::Deserialize;
 
 /// Maximum number of GPUs and measurements.
@@ -162,7 +163,7 @@ fn gpu(line: &str) -> Option<ListedGpu> {
 
 /// Shortens text of another program to one line.
 fn short(text: &str) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
+    let line: String = text.chars().map(|c| if is_unprintable(c) { ' ' } else { c }).take(300).collect();
     line.trim().to_owned()
 }
 

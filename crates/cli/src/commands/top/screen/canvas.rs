@@ -1,5 +1,6 @@
 //! Text at positions of a buffer.
 
+use numaio_machine::printable::printable;
 use numaio_report::to_ascii;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
@@ -103,7 +104,7 @@ impl<'a> Canvas<'a> {
     }
 
     fn encode(&self, text: &str) -> String {
-        let text = text.replace(|c: char| c.is_control(), "\u{fffd}");
+        let text = printable(text);
         if self.style.ascii {
             to_ascii(&text)
         } else {
