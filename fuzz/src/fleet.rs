@@ -1,10 +1,12 @@
 //! Parsers of a run on a fleet: output of Slurm's commands, lists of hosts, and reports.
 
+use crate::displayed_text::is_displayable;
 use numaio_fleet::launch::frame;
 use numaio_fleet::launch::hosts::parse_hosts;
 use numaio_fleet::launch::run_directory::{summarize_report, StoredReport};
 use numaio_fleet::launch::slurm::{parse_jobs, parse_nodes, parse_past_jobs, parse_switches, NodeSelection};
-use numaio_schema::{FleetRun, FleetStatus, HostReport};
+use numaio_fleet::launch::stored_run::check_run;
+use numaio_schema::{FleetRun, HostReport};
 
 /// Parses arbitrary output.
 pub fn fleet(data: &[u8]) {
@@ -26,11 +28,26 @@ pub fn fleet(data: &[u8]) {
         // A name is neither an option of ssh nor a path.
         assert!(!host.starts_with(['-', '.']) && !host.contains('/'));
     }
-    let _ = FleetRun::from_json(&text);
-    let _ = FleetStatus::from_json(&text);
+    if let Ok(run) = FleetRun::from_json(&text) {
+        stored_run(&run);
+    }
     if HostReport::from_json(&text).is_ok() {
         let found = summarize_report(&text, "n1", "r1");
         assert_ne!(found, StoredReport::Absent);
+    }
+}
+
+/// Asserts that the names of a run that is used are arguments and file names, not options or paths.
+fn stored_run(run: &FleetRun) {
+    if let Err(why) = check_run(run) {
+        assert!(is_displayable(&why), "{why:?}");
+    } else {
+        let names = run.hosts.iter().map(|host| &host.name).chain([&run.id]);
+        for name in names.chain(run.hosts.iter().flat_map(|host| &host.jobs)) {
+            assert!(!name.is_empty() && !name.starts_with(['-', '.']) && !name.contains('/'), "{name:?}");
+            assert!(name.chars().all(|c| c.is_ascii_graphic()), "{name:?}");
+        }
+        assert!((10..=7 * 86_400).contains(&run.time_limit_s));
     }
 }
 

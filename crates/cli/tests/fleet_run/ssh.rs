@@ -1,8 +1,9 @@
 //! Runs through ssh. Most use a script in its place.
 
 use crate::support::{kill, until, CommandOutput, Home, Limited, LIMIT};
-use crate::{only_run, read_report, states};
+use crate::{only_run, read_report, read_run, states};
 use numaio_schema::FleetHostState::{Lost, Measured, Missing, Queued, Running};
+use numaio_schema::FleetRun;
 use std::process::{Command, Stdio};
 
 const NUMAIO: &str = env!("CARGO_BIN_EXE_numaio");
@@ -111,6 +112,33 @@ fn interrupt_ends_the_children_and_resume_measures_the_others() {
     let resumed = fleet(&home, &["resume", &path]).ok();
     assert!(resumed.contains("3 hosts: 3 measured"), "{resumed}");
     assert_eq!(read_report(&run, "good"), before, "a measured host is not measured again");
+}
+
+#[test]
+fn a_run_that_another_user_wrote_is_checked_before_it_is_resumed() {
+    let home = Home::new();
+    let (hosts, runs) = (home.file("hosts", "refused"), home.path("runs"));
+    assert_eq!(fleet(&home, &run_args(&hosts, &runs)).code, Some(1));
+    let run = only_run(&home.0.join("runs"));
+    let path = run.to_str().expect("a path");
+    let valid = read_run(&run);
+    let changes: [(fn(&mut FleetRun), &str); 6] = [
+        (|run| run.hosts[0].name = "-oProxyCommand=touch x".into(), "invalid host '-oProxyCommand"),
+        (|run| run.hosts[0].name = "../../x".into(), "invalid host '../../x'"),
+        (|run| run.id = "--output=/x".into(), "invalid ID '--output=/x'"),
+        (|run| run.time_limit_s = 0, "invalid time limit 0"),
+        (|run| run.command = vec!["copy".into()], "hosts of a fleet cannot run 'numaio copy'"),
+        (|run| run.machine_options = vec!["--output".into(), "/x".into()], "invalid machine of the run"),
+    ];
+    for (change, wanted) in changes {
+        let mut changed = valid.clone();
+        change(&mut changed);
+        home.document(&format!("runs/{}/run.json", valid.id), &changed);
+        let output = fleet(&home, &["resume", path]);
+        assert!(matches!(output.code, Some(1 | 2)) && output.err.contains(wanted), "{}", output.err);
+    }
+    home.document(&format!("runs/{}/run.json", valid.id), &valid);
+    assert!(fleet(&home, &["resume", path]).out.contains("1 host: 1 lost"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 /// Maximum length of a name in bytes: reports are files of this name.
 const MAX_NAME_BYTES: usize = 200;
 /// Maximum number of hosts of a run.
-const MAX_HOSTS: usize = 200_000;
+pub const MAX_HOSTS: usize = 200_000;
 
 /// Checks a name of a host, which is also the name of a file and an argument of ssh.
 ///

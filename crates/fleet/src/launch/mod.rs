@@ -15,6 +15,7 @@ pub mod run_directory;
 pub mod slurm;
 pub mod ssh;
 pub mod status;
+pub mod stored_run;
 
 use numaio_schema::DocumentError;
 use std::io;
@@ -64,6 +65,14 @@ pub enum LaunchError {
         path: PathBuf,
         /// What is wrong.
         error: DocumentError,
+    },
+    /// The description of a run contains what `numaio fleet run` would reject.
+    #[error("cannot use the run '{}': {why}", path.display())]
+    InvalidRun {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
     },
     /// No run has this ID.
     #[error("no run '{id}' in '{}'", directory.display())]

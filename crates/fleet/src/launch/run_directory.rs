@@ -3,6 +3,7 @@
 //! It may be on a network file system, and the hosts write to it. So every file is written under a
 //! temporary name, synced and renamed.
 
+use super::stored_run::check_run;
 use super::LaunchError;
 use numaio_linux::user_files::{self, Durable};
 use numaio_machine::calendar::Day;
@@ -118,12 +119,17 @@ impl RunDirectory {
     /// Reads the description of the run.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or `numaio fleet run` would reject it.
     pub fn read_run(&self) -> Result<FleetRun, LaunchError> {
         let path = self.path.join(RUN_FILE);
         let text =
             read_text(&path, MAX_RUN_BYTES).map_err(|error| LaunchError::file("read", &path, error))?;
-        FleetRun::from_json(&text).map_err(|error| LaunchError::Document { path, error })
+        let run = FleetRun::from_json(&text)
+            .map_err(|error| LaunchError::Document { path: path.clone(), error })?;
+        match check_run(&run) {
+            Ok(()) => Ok(run),
+            Err(why) => Err(LaunchError::InvalidRun { path, why }),
+        }
     }
 
     /// Returns its path.

@@ -56,7 +56,7 @@ pub fn run(common: &Common, args: &FleetArgs, parse: run::ParseCommand) -> Resul
     match &args.command {
         FleetCommand::Run(args) => run::run(common, args, parse),
         FleetCommand::Status(args) => resume::status(common, args),
-        FleetCommand::Resume(args) => resume::resume(common, args),
+        FleetCommand::Resume(args) => resume::resume(common, args, parse),
         FleetCommand::HostReport(args) => host_report::run(common, args),
         FleetCommand::Add(args) => add::run(common, args),
         FleetCommand::Show(args) => show::run(common, args),

@@ -1,6 +1,6 @@
 //! `numaio fleet status` and `numaio fleet resume`.
 
-use super::run::{launch, LaunchedRun};
+use super::run::{check_stored, launch, LaunchedRun, ParseCommand};
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::output::{self, json};
@@ -35,6 +35,9 @@ pub struct StatusArgs {
 ///
 /// The options and the command are those of the run. A host with a pending or running job is never
 /// measured twice.
+///
+/// To resume a run of another user is to run its command on its hosts, with its options of Slurm and
+/// its --remote-numaio, as yourself. Read its run.json first.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
     /// ID or directory of the run
@@ -63,12 +66,13 @@ pub fn status(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Runs `numaio fleet resume`.
-pub fn resume(common: &Common, args: &ResumeArgs) -> Result<ExitCode, Failure> {
+pub fn resume(common: &Common, args: &ResumeArgs, parse: ParseCommand) -> Result<ExitCode, Failure> {
     interrupt::install().map_err(Failure::new)?;
     let (directory, _) = RunDirectory::open(&args.run)?;
     let _lock = directory.lock()?;
     // Another launcher may have changed it before the lock.
     let mut run = directory.read_run()?;
+    check_stored(&run, parse)?;
     if matches!(run.launcher, FleetLauncher::Slurm(_)) {
         slurm::cancel_held(&slurm::jobs(&run)?);
     }

@@ -12,6 +12,7 @@ use numaio_fleet::launch::foreground::{run_hosts, HostLauncher, MAX_AT_ONCE};
 use numaio_fleet::launch::host_report::{with_json, COMMANDS};
 use numaio_fleet::launch::run_directory::{default_base, new_id, RunDirectory};
 use numaio_fleet::launch::status::{status, RunJobs};
+use numaio_fleet::launch::stored_run::AT_ONCE;
 use numaio_fleet::launch::{hosts, slurm, ssh, LaunchError};
 use numaio_linux::interrupt;
 use numaio_schema::{FleetLauncher, FleetRun, FleetRunHost, ReportReturn, SlurmLaunch, FLEET_RUN_SCHEMA};
@@ -59,7 +60,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
     /// Measure at most N hosts at the same time [default: 32 with ssh and --return output]
-    #[arg(long, value_name = "N", value_parser = integer(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = integer(AT_ONCE))]
     pub at_once: Option<u32>,
     /// Slurm: which hosts share the limit of --at-once
     #[arg(long, value_name = "SCOPE", default_value = "fleet", requires = "at_once")]
@@ -257,6 +258,21 @@ fn run_in_foreground(
             output::print(&text)?;
             Ok(if found.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+    }
+}
+
+/// Checks the machine and the command of a stored run as if they were typed: they are arguments of
+/// numaio on the hosts.
+pub fn check_stored(run: &FleetRun, parse: ParseCommand) -> Result<(), Failure> {
+    check_command(&run.command, parse)?;
+    let words: Vec<String> = run.machine_options.iter().cloned().chain(["topology".to_owned()]).collect();
+    match parse(&words) {
+        Ok(common) if machine_options(&common) == run.machine_options => Ok(()),
+        _ => Err(Failure::usage(format!(
+            "invalid machine of the run: '{}'",
+            run.machine_options.join(" ").escape_debug()
+        ))
+        .hint("expected --machine NAME or --sysroot DIR")),
     }
 }
 

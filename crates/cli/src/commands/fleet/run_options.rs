@@ -1,6 +1,7 @@
 //! Values of the options of `numaio fleet run`.
 
 use clap::ValueEnum;
+use numaio_fleet::launch::stored_run::TIME_LIMITS_S;
 
 /// How hosts are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -29,15 +30,12 @@ pub enum ReturnChoice {
     Output,
 }
 
-/// Longest time on a host: a week.
-const MAX_SECONDS: u64 = 7 * 86_400;
-
 /// Parses a time as sbatch does: `MINUTES`, `MINUTES:SECONDS`, `HOURS:MINUTES:SECONDS`,
 /// `DAYS-HOURS[:MINUTES[:SECONDS]]`; returns seconds.
 pub fn slurm_time(text: &str) -> Result<u32, String> {
     seconds_of(text)
-        .filter(|seconds| (10..=MAX_SECONDS).contains(seconds))
-        .map(|seconds| seconds as u32)
+        .and_then(|seconds| u32::try_from(seconds).ok())
+        .filter(|seconds| TIME_LIMITS_S.contains(seconds))
         .ok_or_else(|| {
             "expected 10 seconds to 7 days as MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES".to_owned()
         })
