@@ -4,19 +4,18 @@
 //! They stand in for environment variables that are not set, so that options, help and started
 //! programs see them in one way.
 
-use crate::failure::{toml_fault, Failure};
-use crate::input;
+use crate::failure::{self, toml_fault, Failure};
 use crate::options::{integer, seconds, Color};
+use crate::output;
 use clap::ValueEnum;
 use numaio_linux::ssh_command::check_program;
-use numaio_linux::user_files::config_dir;
+use numaio_linux::user_files::{config_dir, is_untrusted, read_trusted_text};
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover_linux::port::net::MAX_STREAMS;
 use numaio_transfer::options::{Choice, Hash};
 use std::collections::BTreeMap;
 use std::env;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -24,6 +23,9 @@ use std::sync::OnceLock;
 const SYSTEM_FILE: &str = "/etc/numaio/config.toml";
 /// Name of the user's file.
 const USER_FILE: &str = "config.toml";
+
+/// Maximum size of a configuration file in bytes.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Something that a configuration file can set.
 #[derive(Debug)]
@@ -81,7 +83,7 @@ pub enum FileUse {
     Read,
     /// It does not exist.
     Absent,
-    /// Another user can write it, who would choose programs that this user runs.
+    /// Another user can write or exchange it, who would choose programs that this user runs.
     Untrusted,
 }
 
@@ -144,16 +146,18 @@ fn read(
     let mut config = Config::default();
     let mut of_files: BTreeMap<&str, (String, PathBuf)> = BTreeMap::new();
     for path in paths {
-        let found = match path.metadata() {
-            Ok(metadata) if is_trusted(&metadata) => FileUse::Read,
-            Ok(_) => FileUse::Untrusted,
-            Err(_) => FileUse::Absent,
-        };
-        if found == FileUse::Read {
-            for (key, value) in parse(&path, &input::read_text(&path)?)? {
-                of_files.insert(key, (value, path.clone()));
+        let found = match read_trusted_text(&path, MAX_BYTES) {
+            Ok(text) => {
+                output::detail(format_args!("read {}", path.display()));
+                for (key, value) in parse(&path, &text)? {
+                    of_files.insert(key, (value, path.clone()));
+                }
+                FileUse::Read
             }
-        }
+            Err(error) if is_untrusted(&error) => FileUse::Untrusted,
+            Err(error) if is_absent(&path, &error) => FileUse::Absent,
+            Err(error) => return Err(failure::cannot_read(&path, &error)),
+        };
         config.files.push((path, found));
     }
     let value = |setting: &Setting| match (variable(setting.variable), of_files.remove(setting.key)) {
@@ -165,10 +169,14 @@ fn read(
     Ok(config)
 }
 
-/// Returns whether a file belongs to root or this user, and is not writable for everyone.
-fn is_trusted(metadata: &Metadata) -> bool {
-    let is_owner = [0, numaio_linux::process::user()].contains(&metadata.uid());
-    is_owner && metadata.mode() & 0o002 == 0
+/// Returns whether a file that cannot be read does not exist as far as this user can know: its
+/// directory may be closed.
+fn is_absent(path: &Path, error: &io::Error) -> bool {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => true,
+        ErrorKind::PermissionDenied => path.metadata().is_err(),
+        _ => false,
+    }
 }
 
 /// Parses a file into settings with their values.
@@ -271,9 +279,11 @@ mod tests {
     fn a_file_that_others_can_write_is_not_read() {
         let folder = Folder::new("untrusted");
         let path = folder.file("config", "ssh = \"/tmp/evil\"\n");
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("a mode");
-        let config = read([path.clone()].into_iter(), |_| None).expect("values");
-        assert_eq!(config.files, [(path, FileUse::Untrusted)]);
-        assert_eq!(value(&config, "ssh").1, ValueOrigin::Default);
+        for mode in [0o666, 0o664] {
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("a mode");
+            let config = read([path.clone()].into_iter(), |_| None).expect("values");
+            assert_eq!(config.files, [(path.clone(), FileUse::Untrusted)]);
+            assert_eq!(value(&config, "ssh").1, ValueOrigin::Default);
+        }
     }
 }

@@ -100,7 +100,7 @@ fn host_of(path: &Path, hostname: &str) -> DocumentHost {
         record: Option<Box<Measured>>,
         load: Vec<serde::de::IgnoredAny>,
     }
-    let text = input::read_text(path).unwrap_or_default();
+    let text = input::read_saved(path).unwrap_or_default();
     let Ok(mut stored) = serde_json::from_str::<Measured>(&text) else { return DocumentHost::Unreadable };
     let measured = stored.record.take().map_or(stored, |record| *record);
     let host = measured.machine.hostname;

@@ -2,8 +2,8 @@
 
 use crate::failure::{self, Failure};
 use crate::output;
-use std::fs::File;
-use std::io::{self, Read};
+use numaio_linux::user_files::{self, read_limited};
+use std::io;
 use std::path::Path;
 
 /// Maximum bytes of a file, a hundred times the size of a tape of a machine with 64 nodes.
@@ -14,20 +14,25 @@ const MAX_BYTES: u64 = 1 << 30;
 /// # Errors
 /// An I/O error, or a file larger than 1 GiB.
 pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    match path == Path::new("-") {
-        true => io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut content)?,
-        false => File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut content)?,
+    let content = match path == Path::new("-") {
+        true => read_limited(io::stdin().lock(), MAX_BYTES)?,
+        false => user_files::read_named(path, MAX_BYTES)?,
     };
-    if content.len() as u64 > MAX_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 GiB"));
-    }
     output::detail(format_args!("read {}", path.display()));
     Ok(content)
 }
 
-/// Reads a UTF-8 text file.
+/// Reads a UTF-8 text file that the user named.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
-    let content = read_bytes(path).map_err(|error| failure::cannot_read(path, &error))?;
+    text(path, read_bytes(path))
+}
+
+/// Reads a document that numaio saved, which is a regular file.
+pub fn read_saved(path: &Path) -> Result<String, Failure> {
+    text(path, user_files::read_stored(path, MAX_BYTES))
+}
+
+fn text(path: &Path, content: io::Result<Vec<u8>>) -> Result<String, Failure> {
+    let content = content.map_err(|error| failure::cannot_read(path, &error))?;
     String::from_utf8(content).map_err(|_| Failure::file(path, "not a text file").hint(failure::DOCUMENTS))
 }

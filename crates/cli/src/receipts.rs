@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::machine::{now, Machine};
 use crate::options::Common;
-use crate::{failure, input, output, store};
+use crate::{failure, output, store};
 use numaio_linux::user_files::{self, Durable};
 use numaio_linux::Kernel;
 use numaio_machine::control::{boot_id, Change, ControlError};
@@ -12,8 +12,11 @@ use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_place::{ApplyError, ReassignedIrq, RelocationReport};
 use numaio_schema::{AppliedChange, Receipt};
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+
+/// Maximum size of a receipt in bytes: the pages and threads of all programs of a machine.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// A receipt with its ID and file.
 #[derive(Clone)]
@@ -88,19 +91,44 @@ pub fn apply_failure(error: ApplyError, permission_hint: &str) -> Failure {
     Failure::new(&error).hint(hint)
 }
 
-/// Reads the receipts of this machine, oldest first, and reports unreadable ones.
+/// A receipt that is not used, because other users can write or exchange it.
+pub struct ForeignReceipt {
+    /// Its ID.
+    pub id: String,
+    /// Why it is not used.
+    pub why: String,
+}
+
+/// Reads the receipts of this machine, oldest first, and reports those that are not used.
 ///
 /// A receipt belongs to this machine by its fingerprint or by the kernel's boot ID, since hotplug
 /// of a CPU or device changes the fingerprint.
 pub fn all(common: &Common, kernel: &Kernel) -> Result<Vec<StoredReceipt>, Failure> {
+    let (receipts, foreign) = with_foreign(common, kernel)?;
+    for ForeignReceipt { id, why } in foreign {
+        output::remark(common, &format!("the receipt '{id}' is not used: {why}"));
+    }
+    Ok(receipts)
+}
+
+/// Reads the receipts of this machine, oldest first, and those that are not used, as root would
+/// change settings of the machine by a receipt that a user wrote.
+pub fn with_foreign(
+    common: &Common,
+    kernel: &Kernel,
+) -> Result<(Vec<StoredReceipt>, Vec<ForeignReceipt>), Failure> {
     let (machine, boot) = (discover(kernel).identity.fingerprint, boot_id(kernel));
-    let mut found = Vec::new();
+    let (mut found, mut foreign) = (Vec::new(), Vec::new());
     for file in store::receipts()? {
         let same_machine = file.machine == machine;
-        let text = match input::read_text(&file.path) {
+        let text = match user_files::read_trusted_text(&file.path, MAX_BYTES) {
             // Another machine's receipt, in a home directory shared by several machines.
             Err(_) if !same_machine => continue,
-            text => text?,
+            Err(error) if user_files::is_untrusted(&error) => {
+                foreign.push(ForeignReceipt { id: file.what, why: error.to_string() });
+                continue;
+            }
+            text => text.map_err(|error| failure::cannot_read(&file.path, &error))?,
         };
         match Receipt::from_json(&text) {
             Ok(receipt) if same_machine || (boot.is_some() && receipt.boot == boot) => {
@@ -112,7 +140,7 @@ pub fn all(common: &Common, kernel: &Kernel) -> Result<Vec<StoredReceipt>, Failu
             _ => {}
         }
     }
-    Ok(oldest_first(found))
+    Ok((oldest_first(found), foreign))
 }
 
 /// Sorts receipts, oldest first.
@@ -143,7 +171,7 @@ fn number(id: &str) -> u32 {
 /// A plan depends on current settings, and changes must be undone in reverse order. None if the
 /// file system has no locks (flock(2)).
 pub fn lock(common: &Common) -> Option<File> {
-    let folder = File::open(store::receipts_folder().ok()?).ok()?;
+    let folder = user_files::open_directory(&store::receipts_folder().ok()?).ok()?;
     if let Err(TryLockError::WouldBlock) = folder.try_lock() {
         output::remark(common, "waiting for another numaio that changes or reverts settings");
     }
@@ -199,13 +227,14 @@ pub fn extend_numbered(
 /// Removes a receipt whose changes were all undone after an error.
 fn remove_if_undone(path: &Path, error: &ApplyError) {
     if matches!(error, ApplyError::Failed(_) | ApplyError::ReceiptNotSaved(_)) {
-        let _ = fs::remove_file(path);
+        let _ = user_files::remove_file(path);
     }
 }
 
 fn save(path: &Path, receipt: &Receipt) -> Result<(), String> {
     let json = serde_json::to_string(receipt).map_err(|error| error.to_string())?;
-    output::write(path, &json).map(drop).map_err(|failure| failure.message)
+    user_files::replace_file(path, json.as_bytes(), Durable(true))
+        .map_err(|error| failure::cannot_write(path, &error).message)
 }
 
 /// Saves a receipt under a new ID.
@@ -321,13 +350,14 @@ pub fn undo(
         }
         UndoOutcome::Done { settings, reassigned }
     };
-    fs::remove_file(&stored.path).map_err(|error| Failure::file(&stored.path, error))?;
+    user_files::remove_file(&stored.path).map_err(|error| Failure::file(&stored.path, error))?;
     Ok(outcome)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn receipt(made_at: u64) -> Receipt {
         Receipt::planned("a", None, made_at, Vec::new())

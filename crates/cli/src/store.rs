@@ -82,7 +82,8 @@ pub fn save(kind: Kind, fingerprint: &str, measured_at: u64, json: &str) -> Resu
     let mut second = measured_at;
     loop {
         let path = dir.join(format!("{second:012}.json"));
-        let is_same = fs::read(&path).is_ok_and(|existing| existing == json.as_bytes());
+        let is_same = user_files::read_stored(&path, json.len() as u64)
+            .is_ok_and(|existing| existing == json.as_bytes());
         if is_same
             || user_files::create(&path, json.as_bytes(), Durable(true))
                 .map_err(|error| failure::cannot_write(&path, &error))?

@@ -4,9 +4,10 @@ use crate::failure::{self, Failure};
 use crate::options::Common;
 use crate::receipts::{self, UndoOutcome};
 use crate::{output, store};
+use numaio_linux::user_files::{lock_file, remove_file};
 use numaio_linux::Kernel;
 use numaio_schema::{AppliedChange, Receipt};
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// A kind of temporary change: its receipt, and its texts.
@@ -98,7 +99,7 @@ fn undo_interrupted_runs(
 /// None if the file system has no locks (flock(2)).
 fn lock(setting: &TemporarySetting, receipt: &Path) -> Result<Option<File>, Failure> {
     let path = receipt.with_extension("lock");
-    let file = File::create(&path).map_err(|error| failure::cannot_write(&path, &error))?;
+    let file = lock_file(&path).map_err(|error| failure::cannot_write(&path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => {
@@ -113,7 +114,7 @@ impl TemporaryChange<'_> {
     fn end(&mut self) {
         let Some(receipt) = self.receipt.take() else { return };
         match numaio_place::undo(self.machine, &self.fingerprint, receipt) {
-            Ok(unrestored) if unrestored.is_empty() => drop(fs::remove_file(&self.path)),
+            Ok(unrestored) if unrestored.is_empty() => drop(remove_file(&self.path)),
             Ok(unrestored) => {
                 output::remark(self.common, &format!("cannot restore: {unrestored:?}"));
             }

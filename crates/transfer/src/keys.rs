@@ -2,11 +2,9 @@
 //! similar to ssh's.
 
 use crate::TransferError;
-use numaio_linux::user_files;
+use numaio_linux::user_files::{self, Durable};
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a key file.
@@ -27,18 +25,18 @@ pub fn folder() -> Result<PathBuf, TransferError> {
     user_files::config_dir().ok_or(TransferError::NoKeyDirectory)
 }
 
-/// Reads a private key, whose file other users must not be able to read.
+/// Reads a private key, whose file other users must not own and not be able to read.
 pub fn read(path: &Path) -> Result<PrivateKey, TransferError> {
     let unread = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => TransferError::KeyNotFound { path: path.to_owned(), error },
         _ => TransferError::File { path: path.to_owned(), error },
     };
-    let mut file = File::open(path).map_err(unread)?;
-    let found = file.metadata().map_err(unread)?;
-    if !found.is_dir() && found.mode() & 0o077 != 0 {
-        return Err(TransferError::KeyNotPrivate { path: path.to_owned(), mode: found.mode() & 0o777 });
+    let file = user_files::open_stored(path).map_err(unread)?;
+    let mode = user_files::require_private(&file).map_err(unread)?;
+    if mode & 0o077 != 0 {
+        return Err(TransferError::KeyNotPrivate { path: path.to_owned(), mode });
     }
-    parse(path, &text(&mut file, MAX_KEY_BYTES).map_err(unread)?)
+    parse(path, &user_files::read_limited(file, MAX_KEY_BYTES).and_then(user_files::text).map_err(unread)?)
 }
 
 /// Parses the text of a key file.
@@ -64,17 +62,11 @@ pub fn generate(path: &Path) -> Result<PublicKey, TransferError> {
         create_private_folder(folder)?;
     }
     let text = format!("# Keep this private key secret. Its public key:\n# {public}\n{}\n", key.text());
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let written = made.and_then(|mut file| {
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        // A partial key is useless, and would block the next attempt.
-        written.inspect_err(|_| drop(std::fs::remove_file(path)))
-    });
-    written.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => TransferError::KeyExists { path: path.to_owned() },
-        _ => TransferError::CannotWrite { path: path.to_owned(), error },
-    })?;
-    Ok(public)
+    match user_files::create_private(path, text.as_bytes()) {
+        Ok(true) => Ok(public),
+        Ok(false) => Err(TransferError::KeyExists { path: path.to_owned() }),
+        Err(error) => Err(TransferError::CannotWrite { path: path.to_owned(), error }),
+    }
 }
 
 /// The list of known daemons: lines of HOST:PORT and a key.
@@ -94,7 +86,7 @@ impl KnownDaemons {
     }
 
     fn read_or_empty(path: &Path) -> Result<String, TransferError> {
-        match File::open(path).and_then(|mut file| text(&mut file, MAX_KNOWN_BYTES)) {
+        match user_files::read_trusted_text(path, MAX_KNOWN_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
             text => text.map_err(|error| TransferError::File { path: path.to_owned(), error }),
         }
@@ -131,10 +123,10 @@ impl KnownDaemons {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         create_private_folder(folder)?;
         // Only one process at a time, if the file system has locks (flock(2)).
-        let lock = File::open(folder).and_then(|folder| folder.lock().map(|()| folder)).ok();
+        let lock = user_files::lock_directory(folder).ok();
         self.text = Self::read_or_empty(&self.path)?;
         self.text = self.with_key(host, key);
-        let written = user_files::write_file(&self.path, self.text.as_bytes());
+        let written = user_files::replace_file(&self.path, self.text.as_bytes(), Durable(true));
         drop(lock);
         written.map_err(|error| TransferError::CannotWrite { path: self.path.clone(), error })
     }
@@ -150,13 +142,4 @@ fn create_private_folder(folder: &Path) -> Result<(), TransferError> {
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-}
-
-fn text(file: &mut File, most: u64) -> io::Result<String> {
-    let mut text = String::new();
-    file.take(most + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > most {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(text),
-    }
 }

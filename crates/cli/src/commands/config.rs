@@ -70,7 +70,7 @@ fn text(config: &Config) -> String {
         let found = match found {
             FileUse::Read => "read",
             FileUse::Absent => "does not exist",
-            FileUse::Untrusted => "not read, since other users can write it",
+            FileUse::Untrusted => "not read, since other users can write or exchange it",
         };
         text.push_str(&format!("  {}: {found}\n", sanitize(&path.display().to_string())));
     }

@@ -4,8 +4,8 @@ use crate::failure::Failure;
 use crate::output;
 use clap::{Args as ClapArgs, Command, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use numaio_linux::user_files;
 use numaio_schema::{json_schemas, DocumentSchema};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -80,21 +80,39 @@ fn write_completions(dir: &Path, numaio: &Command) -> Result<(), Failure> {
     create_dir(dir)?;
     for shell in Shell::value_variants() {
         let path = dir.join(clap_complete::Generator::file_name(shell, "numaio"));
-        fs::write(&path, completions(*shell, numaio)).map_err(|error| Failure::file(&path, error))?;
+        output::write(&path, &completions(*shell, numaio))?;
     }
     Ok(())
 }
 
 fn write_man_pages(dir: &Path, numaio: Command) -> Result<(), Failure> {
     create_dir(dir)?;
-    clap_mangen::generate_to(numaio, dir).map_err(|error| Failure::file(dir, error))
+    let mut numaio = numaio.disable_help_subcommand(true);
+    numaio.build();
+    write_man_page(dir, numaio)
+}
+
+/// Writes the pages of a command and those below it, in files as by `clap_mangen::generate_to`.
+fn write_man_page(dir: &Path, command: Command) -> Result<(), Failure> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_man_page(dir, below.clone())?;
+    }
+    let page = clap_mangen::Man::new(command);
+    output::write(&dir.join(page.get_filename()), &rendered(&page)?).map(drop)
+}
+
+fn rendered(page: &clap_mangen::Man) -> Result<String, Failure> {
+    let mut text = Vec::new();
+    let rendered: io::Result<()> = page.render(&mut text);
+    rendered.map_err(Failure::new)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 fn write_schemas(dir: &Path) -> Result<(), Failure> {
     create_dir(dir)?;
     for schema in json_schemas() {
         let path = dir.join(schema.file_name());
-        fs::write(&path, schema.to_text()).map_err(|error| Failure::file(&path, error))?;
+        output::write(&path, &schema.to_text())?;
     }
     Ok(())
 }
@@ -109,7 +127,7 @@ fn schema(name: &str) -> Result<DocumentSchema, Failure> {
 }
 
 fn create_dir(dir: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(dir).map_err(|error| Failure::file(dir, error))
+    user_files::create_directory(dir, 0o777).map_err(|error| Failure::file(dir, error))
 }
 
 /// Returns the completion script of a shell.
@@ -145,10 +163,7 @@ fn man_page(names: &[String], mut command: Command) -> Result<String, Failure> {
                 .hint("numaio --help lists the commands")
         })?;
     }
-    let mut page = Vec::new();
-    let rendered: io::Result<()> = clap_mangen::Man::new(command).render(&mut page);
-    rendered.map_err(Failure::new)?;
-    Ok(String::from_utf8_lossy(&page).into_owned())
+    rendered(&clap_mangen::Man::new(command))
 }
 
 /// Copies a command without its hidden options and subcommands, which completions would offer.

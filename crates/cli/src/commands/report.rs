@@ -6,12 +6,12 @@ use crate::machine::Machine;
 use crate::options::Common;
 use crate::{documents, output};
 use clap::{Args as ClapArgs, ValueEnum};
+use numaio_linux::user_files;
 use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
 use numaio_model::ClassOptions;
 use numaio_report::{Bundle, MachineDocuments};
 use numaio_schema::{Document, TopologyDocument};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -109,7 +109,7 @@ fn output_path(args: &ReportArgs) -> Result<PathBuf, Failure> {
     let name = args.format.file_name();
     let path = match &args.output {
         Some(path) if path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/') => {
-            fs::create_dir_all(path).map_err(|error| failure::cannot_write(path, &error))?;
+            user_files::create_directory(path, 0o777).map_err(|error| failure::cannot_write(path, &error))?;
             path.join(name)
         }
         Some(path) => path.clone(),

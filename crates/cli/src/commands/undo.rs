@@ -3,11 +3,12 @@
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::output;
-use crate::receipts::{self, StoredReceipt, UndoOutcome};
+use crate::receipts::{self, ForeignReceipt, StoredReceipt, UndoOutcome};
 use clap::Args;
+use numaio_linux::user_files::remove_file;
 use numaio_linux::Kernel;
+use numaio_machine::printable::printable;
 use numaio_place::ReassignedIrq;
-use std::fs;
 use std::process::ExitCode;
 
 /// Revert settings that numaio changed on this machine.
@@ -40,13 +41,13 @@ pub struct UndoArgs {
 pub fn run(common: &Common, args: &UndoArgs) -> Result<ExitCode, Failure> {
     let kernel = receipts::live_kernel(common)?;
     let _lock = (!args.list).then(|| receipts::lock(common));
-    let all = receipts::all(common, &kernel)?;
     if args.list {
-        return list(common, args, &all);
+        return list(common, args, receipts::with_foreign(common, &kernel)?);
     }
+    let all = receipts::all(common, &kernel)?;
     if args.forget {
         let stored = find_receipt(&all, args.id.as_deref())?;
-        fs::remove_file(&stored.path).map_err(|error| Failure::file(&stored.path, error))?;
+        remove_file(&stored.path).map_err(|error| Failure::file(&stored.path, error))?;
         output::remark(common, &format!("removed the receipt '{}'; its settings stay in effect", stored.id));
         return Ok(ExitCode::SUCCESS);
     }
@@ -95,7 +96,7 @@ fn undo_one(
             for ReassignedIrq { irq, was, is } in reassigned {
                 let message =
                     format!("kept interrupt {irq}: it belonged to '{was}', and now belongs to '{is}'");
-                output::remark(common, &numaio_transfer::line::sanitize(&message));
+                output::remark(common, &message);
             }
             format!("reverted {id}: {}", count(settings))
         }
@@ -133,16 +134,29 @@ fn find_receipt<'a>(all: &'a [StoredReceipt], id: Option<&str>) -> Result<&'a St
     })
 }
 
-fn list(common: &Common, args: &UndoArgs, all: &[StoredReceipt]) -> Result<ExitCode, Failure> {
+fn list(
+    common: &Common,
+    args: &UndoArgs,
+    (all, foreign): (Vec<StoredReceipt>, Vec<ForeignReceipt>),
+) -> Result<ExitCode, Failure> {
     let receipts: Vec<_> = all.iter().rev().map(|stored| (stored.id.as_str(), &stored.receipt)).collect();
     let text = match args.json {
         true => {
             let entries: Vec<_> = receipts.iter().map(|(id, receipt)| Entry { id, receipt }).collect();
             output::json(&entries)?
         }
+        // A text without receipts says so.
+        false if receipts.is_empty() && !foreign.is_empty() => String::new(),
         false => numaio_report::receipts_text(&receipts, &output::style(common)),
     };
     output::print(&text)?;
+    for ForeignReceipt { id, why } in foreign {
+        let text = format!("{id}: not used, {why}");
+        match args.json {
+            true => output::remark(common, &text),
+            false => output::print(&(printable(&text) + "\n"))?,
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 

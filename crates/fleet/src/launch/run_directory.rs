@@ -9,8 +9,8 @@ use numaio_linux::user_files::{self, Durable};
 use numaio_machine::calendar::Day;
 use numaio_schema::{FleetRun, HOST_REPORT_SCHEMA};
 use serde::Deserialize;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -77,7 +77,8 @@ impl RunDirectory {
         let base = fs::canonicalize(base).map_err(|error| LaunchError::file("read", base, error))?;
         let path = base.join(&run.id);
         for directory in [path.clone(), path.join("hosts"), path.join("logs")] {
-            fs::create_dir(&directory).map_err(|error| LaunchError::file("create", &directory, error))?;
+            user_files::create_new_directory(&directory)
+                .map_err(|error| LaunchError::file("create", &directory, error))?;
         }
         let directory = Self { path };
         directory.save(run)?;
@@ -91,7 +92,7 @@ impl RunDirectory {
         let Some(state) = default_base().filter(|state| !self.path.starts_with(state)) else { return };
         let Some(name) = self.path.file_name() else { return };
         let _ = user_files::create_directory(&state, 0o777)
-            .and_then(|()| std::os::unix::fs::symlink(&self.path, state.join(name)));
+            .and_then(|()| user_files::create_link(&self.path, &state.join(name)));
     }
 
     /// Opens a run by its ID or directory.
@@ -122,8 +123,8 @@ impl RunDirectory {
     /// It cannot be read, or `numaio fleet run` would reject it.
     pub fn read_run(&self) -> Result<FleetRun, LaunchError> {
         let path = self.path.join(RUN_FILE);
-        let text =
-            read_text(&path, MAX_RUN_BYTES).map_err(|error| LaunchError::file("read", &path, error))?;
+        let text = user_files::read_stored_text(&path, MAX_RUN_BYTES)
+            .map_err(|error| LaunchError::file("read", &path, error))?;
         let run = FleetRun::from_json(&text)
             .map_err(|error| LaunchError::Document { path: path.clone(), error })?;
         match check_run(&run) {
@@ -154,8 +155,7 @@ impl RunDirectory {
     /// [`LaunchError::Locked`] if another process launches it; I/O errors.
     pub fn lock(&self) -> Result<RunLock, LaunchError> {
         let path = self.path.join("lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = file.map_err(|error| LaunchError::file("lock", &path, error))?;
+        let file = user_files::lock_file(&path).map_err(|error| LaunchError::file("lock", &path, error))?;
         match file.try_lock() {
             Ok(()) => Ok(RunLock(file)),
             Err(TryLockError::WouldBlock) => Err(LaunchError::Locked { directory: self.path.clone() }),
@@ -165,7 +165,7 @@ impl RunDirectory {
 
     /// Returns whether another process launches the run.
     pub fn is_locked(&self) -> bool {
-        let file = File::open(self.path.join("lock"));
+        let file = user_files::open_stored(&self.path.join("lock"));
         // Locks of others are shared with this one only if none is exclusive.
         file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
@@ -196,7 +196,7 @@ impl RunDirectory {
         let path = self.report_path(host);
         user_files::replace_file(&path, report.as_bytes(), Durable(true))
             .map_err(|error| LaunchError::file("write", &path, error))?;
-        let _ = fs::remove_file(self.failure_path(host));
+        let _ = user_files::remove_file(&self.failure_path(host));
         Ok(())
     }
 
@@ -212,22 +212,22 @@ impl RunDirectory {
 
     /// Returns the recorded reason why a host has no report.
     pub fn failure(&self, host: &str) -> Option<String> {
-        read_text(&self.failure_path(host), MAX_REASON_BYTES).ok()
+        user_files::read_stored_text(&self.failure_path(host), MAX_REASON_BYTES).ok()
     }
 
     /// Removes the recorded failure of an earlier attempt.
     pub fn clear_failure(&self, host: &str) {
-        let _ = fs::remove_file(self.failure_path(host));
+        let _ = user_files::remove_file(&self.failure_path(host));
     }
 
     /// Marks a host as started by this launcher; only for display.
     pub fn mark_started(&self, host: &str) {
-        let _ = fs::write(self.started_path(host), "");
+        let _ = user_files::replace_file(&self.started_path(host), b"", Durable(false));
     }
 
     /// Removes the mark of [`mark_started`](Self::mark_started).
     pub fn clear_started(&self, host: &str) {
-        let _ = fs::remove_file(self.started_path(host));
+        let _ = user_files::remove_file(&self.started_path(host));
     }
 
     /// Returns whether a host is marked as started.
@@ -237,7 +237,7 @@ impl RunDirectory {
 
     /// Reads what the state of a host needs of its report.
     pub fn report(&self, host: &str, run: &str) -> StoredReport {
-        match read_text(&self.report_path(host), MAX_REPORT_BYTES as u64) {
+        match user_files::read_stored_text(&self.report_path(host), MAX_REPORT_BYTES as u64) {
             Ok(text) => summarize_report(&text, host, run),
             Err(error) if error.kind() == io::ErrorKind::NotFound => StoredReport::Absent,
             Err(error) => StoredReport::Unreadable(error.to_string()),
@@ -275,15 +275,6 @@ pub fn summarize_report(text: &str, host: &str, run: &str) -> StoredReport {
     match head.failure {
         Some(failure) => StoredReport::Failed(failure),
         None => StoredReport::Measured { finished_at: head.finished_at },
-    }
-}
-
-fn read_text(path: &Path, max: u64) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(max + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > max {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(text),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::error::StoreError;
 use super::open::FleetStore;
+use numaio_linux::user_files::{self, Durable, Replacement};
 use rusqlite::types::ValueRef;
 use rusqlite::Connection;
-use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// An exported table.
@@ -148,7 +148,7 @@ impl FleetStore {
     /// [`StoreError`]: the store cannot be read, or a file cannot be written.
     pub fn export_csv(&self, directory: &Path) -> Result<Vec<(String, u64)>, StoreError> {
         let cannot_write = |path: &Path, error| StoreError::CannotWrite { path: path.to_owned(), error };
-        fs::create_dir_all(directory).map_err(|error| cannot_write(directory, error))?;
+        user_files::create_directory(directory, 0o777).map_err(|error| cannot_write(directory, error))?;
         // One transaction: all files show the same state.
         self.sql(|connection| connection.execute_batch("BEGIN"))?;
         let mut written = Vec::new();
@@ -160,25 +160,20 @@ impl FleetStore {
         self.sql(|connection| connection.execute_batch("COMMIT"))?;
         let path = directory.join(DESCRIPTION);
         let text = serde_json::to_string_pretty(&description()).unwrap_or_default() + "\n";
-        numaio_linux::user_files::write_file(&path, text.as_bytes())
-            .map_err(|error| cannot_write(&path, error))?;
+        user_files::write_file(&path, text.as_bytes()).map_err(|error| cannot_write(&path, error))?;
         Ok(written)
     }
 
     fn write_table(&self, table: &ExportedTable, path: &Path) -> Result<u64, StoreError> {
-        let partial = path.with_extension("csv.partial");
         let cannot_write = |error| StoreError::CannotWrite { path: path.to_owned(), error };
-        let file = File::create(&partial).map_err(cannot_write)?;
-        let mut writer = csv::Writer::from_writer(BufWriter::with_capacity(1 << 20, file));
+        let replacement = Replacement::of_stored(path).map_err(cannot_write)?;
+        let buffered = BufWriter::with_capacity(1 << 20, replacement.file());
+        let mut writer = csv::Writer::from_writer(buffered);
         let rows =
             self.sql(|connection| write_rows(connection, table, &mut writer))?.map_err(cannot_write)?;
-        let finish = || {
-            writer.flush()?;
-            let buffered = writer.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
-            buffered.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-            fs::rename(&partial, path)
-        };
-        finish().map_err(cannot_write)?;
+        writer.flush().map_err(cannot_write)?;
+        drop(writer);
+        replacement.publish(Durable(true)).map_err(cannot_write)?;
         Ok(rows)
     }
 }
@@ -187,7 +182,7 @@ impl FleetStore {
 fn write_rows(
     connection: &Connection,
     table: &ExportedTable,
-    writer: &mut csv::Writer<BufWriter<File>>,
+    writer: &mut csv::Writer<impl Write>,
 ) -> rusqlite::Result<io::Result<u64>> {
     let header = writer.write_record(table.columns.iter().map(|(name, _, _)| name));
     if let Err(error) = header {

@@ -6,6 +6,7 @@
 use super::disk_facts::current_use;
 use super::splitmix::SplitMix64;
 use crate::interrupt;
+use crate::user_files::create_unnamed;
 use numaio_machine::sysfs::Sysfs;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -103,16 +104,10 @@ impl Claim {
             false => target.to_owned(),
         };
         let name = path.display().to_string();
-        let refused =
-            |what: &str, why: Errno| ClaimError::Refused { what: format!("{what} {name}"), why: why.into() };
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let made = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
-        let file = made.map_err(|error| match error {
-            Errno::EXIST => ClaimError::Exists { path: name.clone() },
-            error => refused("make", error),
+        let file = create_unnamed(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => ClaimError::Exists { path: name.clone() },
+            _ => ClaimError::Refused { what: format!("create {name}"), why: error },
         })?;
-        rustix::fs::unlink(&path).map_err(|error| refused("unlink", error))?;
-        let file = File::from(file);
         check_space(&file, target, bytes)?;
         fill(&file, &name, bytes)?;
         Ok(Self::register(name, file, bytes))

@@ -3,12 +3,15 @@
 use super::config::{Config, ConfigError};
 use super::error::{count, DaemonError};
 use super::log::Log;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use numaio_linux::user_files::{read_named, read_trusted};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a file: a session gets its text in one message.
 const MAX_BYTES: u64 = 32 << 20;
+
+/// Reads a file up to a number of bytes.
+type ReadFile = fn(&Path, u64) -> io::Result<Vec<u8>>;
 
 /// A configuration with its text, which the daemon passes on to its sessions.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ impl LoadedConfig {
     /// # Errors
     /// The file cannot be read, or all errors in it.
     pub fn read(path: &Path) -> Result<Self, DaemonError> {
-        let (loaded, mut errors) = Self::parse(path)?;
+        let (loaded, mut errors) = Self::parse(path, read_trusted)?;
         errors.extend(loaded.config.check_roots());
         errors.extend(loaded.config.check_key());
         errors.extend(loaded.config.check_records());
@@ -37,7 +40,7 @@ impl LoadedConfig {
     /// # Errors
     /// The file cannot be read, or all errors in its text.
     pub fn read_text(path: &Path) -> Result<Self, DaemonError> {
-        let (loaded, errors) = Self::parse(path)?;
+        let (loaded, errors) = Self::parse(path, read_named)?;
         loaded.ok_without(path, errors)
     }
 
@@ -55,7 +58,7 @@ impl LoadedConfig {
     /// An unusable root does not reject the file: otherwise users who were removed from it would
     /// keep access.
     pub(super) fn reload(path: &Path) -> Result<Self, DaemonError> {
-        let (loaded, mut errors) = Self::parse(path)?;
+        let (loaded, mut errors) = Self::parse(path, read_trusted)?;
         errors.extend(loaded.config.check_key());
         loaded.ok_without(path, errors)
     }
@@ -80,21 +83,12 @@ impl LoadedConfig {
     }
 
     /// Parses a file as far as possible, and returns the errors of its text.
-    fn parse(path: &Path) -> Result<(Self, Vec<ConfigError>), DaemonError> {
-        let text = read_limited(path)
+    fn parse(path: &Path, read: ReadFile) -> Result<(Self, Vec<ConfigError>), DaemonError> {
+        let text = read(path, MAX_BYTES)
             .map_err(|error| DaemonError::UnreadableConfig { path: path.to_owned(), error })?;
         let text =
             String::from_utf8(text).map_err(|_| DaemonError::ConfigIsNotText { path: path.to_owned() })?;
         let (config, errors) = Config::parse_recoverable(&text);
         Ok((Self { config, text }, errors))
-    }
-}
-
-fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut content)?;
-    match content.len() as u64 > MAX_BYTES {
-        true => Err(io::Error::new(ErrorKind::FileTooLarge, "larger than 32 MiB")),
-        false => Ok(content),
     }
 }

@@ -9,7 +9,7 @@ use numaio_linux::{interrupt, user_files};
 use numaio_schema::{CommandArg, Job, JobProcess, JobState};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -31,9 +31,7 @@ pub(super) fn folder() -> Option<PathBuf> {
 ///
 /// `None` if there are no jobs, or the file system has no locks (flock(2)).
 pub fn lock() -> Option<File> {
-    let folder = File::open(folder()?).ok()?;
-    folder.lock().ok()?;
-    Some(folder)
+    user_files::lock_directory(&folder()?).ok()
 }
 
 pub(super) fn file(folder: &Path, id: u32) -> PathBuf {
@@ -99,10 +97,10 @@ fn read(path: &Path, host: &LocalHost) -> Result<Option<Job>, TransferError> {
 }
 
 fn read_record(path: &Path) -> Result<Option<Job>, TransferError> {
-    let mut text = String::new();
-    match File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text)) {
+    // A record holds the command that `jobs resume` runs.
+    let text = match user_files::read_trusted_text(path, MAX_FILE_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|error| TransferError::File { path: path.to_owned(), error })?,
+        text => text.map_err(|error| TransferError::File { path: path.to_owned(), error })?,
     };
     parse(path, &text).map(Some)
 }
@@ -122,7 +120,7 @@ pub(super) fn prune(folder: &Path, host: &LocalHost) {
         written.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > MAX_AGE))
     };
     let abandoned = |entry: &&fs::DirEntry| entry.file_name().as_bytes().ends_with(b".tmp") && is_old(entry);
-    entries.iter().filter(abandoned).for_each(|entry| drop(fs::remove_file(entry.path())));
+    entries.iter().filter(abandoned).for_each(|entry| drop(user_files::remove_file(&entry.path())));
     let numbers = numbers(folder).unwrap_or_default();
     let surplus = &numbers[..numbers.len().saturating_sub(MAX_JOBS)];
     for entry in &entries {
@@ -135,7 +133,7 @@ pub(super) fn prune(folder: &Path, host: &LocalHost) {
         // that no longer exists.
         let may_run = |job: Job| job.state.is_alive() && !(is_old(entry) && job.process.host != host.name);
         if !read(&path, host).is_ok_and(|job| job.is_some_and(may_run)) {
-            drop(fs::remove_file(path));
+            drop(user_files::remove_file(&path));
         }
     }
 }

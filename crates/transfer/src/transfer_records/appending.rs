@@ -2,12 +2,11 @@
 
 use super::day_files::day_file;
 use crate::line::json_line;
-use numaio_linux::user_files::create_directory;
+use numaio_linux::user_files::{append_records, create_directory};
 use numaio_machine::calendar::Day;
 use numaio_schema::TransferRecord;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Appends a record to the file of a day, durably.
@@ -17,8 +16,7 @@ use std::path::Path;
 pub fn append(directory: &Path, day: Day, record: &TransferRecord) -> io::Result<()> {
     // Records name users and their addresses.
     create_directory(directory, 0o750)?;
-    let mut options = OpenOptions::new();
-    let mut file = options.read(true).append(true).create(true).mode(0o640).open(day_file(directory, day))?;
+    let mut file = append_records(&day_file(directory, day), 0o640)?;
     // Another daemon may use the directory; not every file system has locks.
     drop(file.lock());
     let length = file.metadata()?.len();

@@ -1,10 +1,9 @@
 //! The present state of a daemon, in a file beside its records.
 
 use crate::local_host::LocalHost;
-use numaio_linux::user_files::{create_directory, replace_file, Durable};
+use numaio_linux::user_files::{create_directory, read_stored_text, replace_file, Durable};
 use numaio_schema::DaemonState;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Maximum length of the file.
@@ -29,10 +28,9 @@ pub fn write_state(directory: &Path, state: &DaemonState) -> io::Result<()> {
 /// # Errors
 /// The file cannot be read, or is not such a document.
 pub fn read_state(directory: &Path) -> io::Result<Option<DaemonState>> {
-    let mut text = String::new();
-    match File::open(state_file(directory)) {
+    let text = match read_stored_text(&state_file(directory), MAX_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?.take(MAX_BYTES).read_to_string(&mut text)?,
+        text => text?,
     };
     let state = DaemonState::from_json(&text);
     state.map(Some).map_err(|error| io::Error::other(format!("{}: {error}", state_file(directory).display())))

@@ -3,9 +3,9 @@
 use super::day_files::{day_file, days};
 use super::totals_file::read_totals;
 use crate::line::sanitize;
+use numaio_linux::user_files::open_stored;
 use numaio_machine::calendar::Day;
 use numaio_schema::{TransferRecord, TransferTotals};
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -49,7 +49,7 @@ impl RecordHistory {
     /// Adds the records of a day.
     pub(super) fn add_day(&mut self, directory: &Path, day: Day) -> io::Result<()> {
         let path = day_file(directory, day);
-        let mut file = match File::open(&path) {
+        let mut file = match open_stored(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => BufReader::new(file?),
         };

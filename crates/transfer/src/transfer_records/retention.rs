@@ -3,9 +3,8 @@
 use super::day_files::{day_file, days};
 use super::history::RecordHistory;
 use super::totals_file::{read_totals, totals_file};
-use numaio_linux::user_files::{replace_file, Durable};
+use numaio_linux::user_files::{remove_file, replace_file, Durable};
 use numaio_machine::calendar::Day;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -37,6 +36,6 @@ pub fn delete_old(directory: &Path, today: Day, keep_days: u32) -> io::Result<us
     let through = read_totals(directory)?.through_day;
     let is_old = |day: &Day| day.0 <= through && day.0.saturating_add(keep_days.into()) < today.0;
     let old: Vec<Day> = days(directory)?.into_iter().filter(is_old).collect();
-    old.iter().try_for_each(|day| fs::remove_file(day_file(directory, *day)))?;
+    old.iter().try_for_each(|day| remove_file(&day_file(directory, *day)))?;
     Ok(old.len())
 }

@@ -1,8 +1,8 @@
 //! The file with the totals of past days.
 
+use numaio_linux::user_files::read_stored_text;
 use numaio_schema::TransferTotals;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Maximum length of the file of totals.
@@ -18,10 +18,9 @@ pub(super) fn totals_file(directory: &Path) -> PathBuf {
 /// # Errors
 /// The file cannot be read, or is not such a document.
 pub fn read_totals(directory: &Path) -> io::Result<TransferTotals> {
-    let mut text = String::new();
-    match File::open(totals_file(directory)) {
+    let text = match read_stored_text(&totals_file(directory), MAX_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TransferTotals::new()),
-        file => file?.take(MAX_BYTES).read_to_string(&mut text)?,
+        text => text?,
     };
     TransferTotals::from_json(&text)
         .map_err(|error| io::Error::other(format!("{}: {error}", totals_file(directory).display())))

@@ -121,7 +121,7 @@ impl PlacementArgs {
 
     fn represented(&self, common: &Common, topology: &Topology, node: NodeId) -> Vec<ClassRepresentative> {
         for path in crate::documents::saved(common, Kind::Model, &topology.identity) {
-            let text = crate::input::read_text(&path).unwrap_or_default();
+            let text = crate::input::read_saved(&path).unwrap_or_default();
             let Ok(model) = Model::from_json(&text) else { continue };
             let found = io::one_per_class(&model, node, &io::local_nodes(topology), &self.direction.list());
             if found.iter().any(|class| class.nodes.len() > 1) {

@@ -2,7 +2,9 @@
 
 use crate::failure::{cannot_write, Failure};
 use numaio_linux::local_time::local_time_text;
-use std::fs::{File, OpenOptions};
+use numaio_linux::user_files;
+use numaio_machine::printable::printable;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -24,15 +26,14 @@ impl LogFile {
     /// # Errors
     /// The file cannot be written.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let opened = OpenOptions::new().append(true).create(true).open(path);
-        let file = opened.map_err(|error| cannot_write(path, &error))?;
+        let file = user_files::append(path).map_err(|error| cannot_write(path, &error))?;
         Ok(Self { path: path.to_owned(), file, lines: String::new(), time: None })
     }
 
     /// Adds a line.
     pub fn add(&mut self, text: &str) {
         let time = self.time.get_or_insert_with(|| local_time_text(SystemTime::now()));
-        self.lines += &format!("{time} [{}] {text}\n", std::process::id());
+        self.lines += &format!("{time} [{}] {}\n", std::process::id(), printable(text));
     }
 
     /// Writes the added lines, in one piece: several processes may share a log file.

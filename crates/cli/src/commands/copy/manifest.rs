@@ -2,22 +2,21 @@
 
 use crate::failure::{self, Failure};
 use crate::output;
-use numaio_linux::user_files::{write_target, WriteTarget};
+use numaio_linux::user_files::{Durable, Output, Replacement};
 use numaio_mover::wire::ManifestEntry;
 use numaio_mover_linux::files;
 use numaio_transfer::line::sanitize;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{fchown, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A manifest that is being written. A regular file gets its name when it is complete.
 #[derive(Debug)]
 pub struct Manifest {
     path: PathBuf,
-    /// Temporary path of a regular file until it is complete.
-    temporary: Option<PathBuf>,
+    /// A regular file, which gets its name when it is complete.
+    replacement: Option<Replacement>,
     /// Whether it goes to a terminal, for which names are sanitized.
     is_terminal: bool,
     /// Whether lines were lost, which has been reported.
@@ -42,10 +41,10 @@ impl Manifest {
 
     /// Starts a manifest at a path.
     pub fn begin(path: &Path) -> Result<Self, Failure> {
-        let (path, temporary, to) = open(path).map_err(|error| failure::cannot_write(path, &error))?;
+        let (replacement, to) = open(path).map_err(|error| failure::cannot_write(path, &error))?;
         Ok(Self {
-            path,
-            temporary,
+            path: path.to_owned(),
+            replacement,
             is_terminal: to.is_terminal(),
             is_incomplete: false,
             to: BufWriter::new(to),
@@ -54,7 +53,7 @@ impl Manifest {
 
     /// Discards all lines, except those written to a pipe.
     pub fn restart(&mut self) -> Result<(), Failure> {
-        let emptied = self.to.flush().and_then(|()| match &self.temporary {
+        let emptied = self.to.flush().and_then(|()| match &self.replacement {
             Some(_) => self.to.get_ref().set_len(0).and_then(|()| self.to.rewind()),
             None => Ok(()),
         });
@@ -78,43 +77,27 @@ impl Manifest {
         if self.is_incomplete {
             return Ok(());
         }
-        let name = |temporary: PathBuf| fs::rename(temporary, &self.path);
+        // `files::flush` has reported errors of a quota or a server.
+        let name = |replacement: Replacement| replacement.publish(Durable(false));
         let written = self.to.flush().and_then(|()| files::flush(self.to.get_ref()));
-        let named = written.and_then(|()| self.temporary.take().map_or(Ok(()), name));
+        let named = written.and_then(|()| self.replacement.take().map_or(Ok(()), name));
         named.map_err(|error| failure::cannot_write(&self.path, &error))
     }
 }
 
-impl Drop for Manifest {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            // Remove the incomplete file of a failed transfer.
-            let _ = fs::remove_file(temporary);
-        }
-    }
-}
-
-/// Opens the output: returns the path without links, the temporary path of a regular file, and the
-/// file.
-fn open(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>, File)> {
+/// Opens the output: returns the replacement of a regular file, and the open file.
+fn open(path: &Path) -> io::Result<(Option<Replacement>, File)> {
     if Manifest::is_output(path) {
-        return Ok((path.to_owned(), None, io::stdout().as_fd().try_clone_to_owned()?.into()));
+        return Ok((None, io::stdout().as_fd().try_clone_to_owned()?.into()));
     }
-    let file = match write_target(path)? {
-        WriteTarget::Stream => {
-            return Ok((path.to_owned(), None, OpenOptions::new().write(true).open(path)?))
-        }
-        WriteTarget::File(file) => file,
-    };
     // A name that the sink uses itself, so that `--delete` does not remove it in the destination.
-    let temporary = file.with_file_name(files::temporary_name()?);
-    let to = File::create_new(&temporary)?;
-    // Keep the mode of an existing file, and its owner if possible.
-    if let Ok(there) = fs::metadata(&file) {
-        let _ = fchown(&to, Some(there.uid()), Some(there.gid()));
-        let _ = to.set_permissions(Permissions::from_mode(there.mode() & 0o777));
+    match Output::open(path, Some(files::temporary_name()?.into()))? {
+        Output::Stream(stream) => Ok((None, stream)),
+        Output::Replacement(replacement) => {
+            let to = replacement.file().try_clone()?;
+            Ok((Some(replacement), to))
+        }
     }
-    Ok((file, Some(temporary), to))
 }
 
 /// Formats a line as b3sum(1) does: a backslash before the hash marks an escaped name. Non-UTF-8
@@ -141,6 +124,7 @@ mod tests {
     use super::*;
     use numaio_mover::name::Name;
     use numaio_mover::port::Digest;
+    use std::fs;
 
     #[test]
     fn escapes_names_as_b3sum_does() {

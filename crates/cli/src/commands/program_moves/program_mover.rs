@@ -6,6 +6,7 @@ use super::observer::{Observation, SeenProgram};
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::receipts::{self, StoredReceipt};
+use numaio_linux::user_files::remove_file;
 use numaio_linux::Kernel;
 use numaio_machine::control::{Change, MovePages, PageRun};
 use numaio_machine::ids::NodeId;
@@ -18,7 +19,6 @@ use numaio_machine::topology::Topology;
 use numaio_place::{relocation_changes, RelocatedProcess, RelocationReport};
 use numaio_schema::{AppliedChange, BalanceMove, Receipt};
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Instant;
 
 /// Prefix of the IDs of receipts.
@@ -274,7 +274,7 @@ pub fn remove_ended(kernel: &Kernel, stored: &[StoredReceipt]) {
             _ => true,
         });
         if !is_running {
-            let _ = fs::remove_file(&stored.path);
+            let _ = remove_file(&stored.path);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::sampler::Sampler;
 use crate::failure::{self, Failure};
 use crate::options::Common;
 use crate::{input, output};
-use numaio_linux::interrupt;
+use numaio_linux::{interrupt, user_files};
 use numaio_model::top::without_idle_programs;
 use numaio_schema::TopRecording;
 use std::fs::File;
@@ -55,7 +55,7 @@ pub fn record(mut sampler: Sampler, args: &TopArgs, path: &Path) -> Result<ExitC
 
 /// Creates the file of a recording: an existing one is kept.
 fn create(path: &Path) -> Result<File, Failure> {
-    File::create_new(path).map_err(|error| match error.kind() {
+    user_files::create_new(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Failure::new(format!("cannot create '{}': it exists", path.display()))
             .hint("choose another file, or remove it"),
         _ => failure::cannot_write(path, &error),
@@ -65,7 +65,7 @@ fn create(path: &Path) -> Result<File, Failure> {
 /// Returns whether a file starts like a recording; not if it cannot be read.
 pub fn is_recording(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| {
+    let read = user_files::open_named(path).and_then(|file| {
         // A pipe can be read only once, and then is left to the reader of tapes.
         match file.metadata()?.is_file() {
             true => BufReader::new(file.take(HEAD_BYTES)).read_until(b'\n', &mut head),
