@@ -10,6 +10,7 @@ mod data_streams;
 mod decode;
 mod displayed_text;
 mod fleet;
+mod fleet_store;
 mod guests;
 mod netlink;
 mod packets;
@@ -36,7 +37,7 @@ use std::collections::BTreeSet;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 22] = [
     ("stream", stream),
     ("sink", peers::sink),
     ("source", peers::source),
@@ -57,6 +58,7 @@ pub const TARGETS: [Target; 21] = [
     ("netlink", netlink::netlink),
     ("socket-diag", socket_diag::socket_diag),
     ("fleet-run", fleet::fleet),
+    ("fleet-store", fleet_store::fleet_store),
     ("guests", guests::guests),
 ];
 
@@ -68,17 +70,13 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "source" => vec![to_source],
         "stream" => vec![stream],
         "fleet-run" => fleet::seeds(),
+        "fleet-store" => fleet_store::seeds(),
         "compressed" => vec![compressed_seed()],
         "filters" => vec![b"/a/**/b[!c-e]?*\na/x/bf1\n*.o\nd/e.o".to_vec()],
         "text-values" => {
             vec![b"0-3,7,9-11".to_vec(), b"7f00 bind:0 anon=3 dirty=3 N0=3 kernelpagesize_kB=4".to_vec()]
         }
-        "documents" => [
-            &include_bytes!("../../crates/schema/tests/fixtures/model-1.json")[..],
-            include_bytes!("../../crates/schema/tests/fixtures/diagnosis-1.json"),
-        ]
-        .map(<[u8]>::to_vec)
-        .to_vec(),
+        "documents" => document_seeds(),
         "host-report" => {
             vec![include_bytes!("../../crates/schema/tests/fixtures/host-report-1.json").to_vec()]
         }
@@ -192,15 +190,17 @@ fn tape(input: &[u8]) {
 /// Parses stored documents.
 fn documents(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    let read: [fn(&str); 13] = [
-        |text| drop(schema::Model::from_json(text)),
-        |text| drop(schema::Record::from_json(text)),
-        |text| drop(schema::IoRecord::from_json(text)),
-        |text| drop(schema::Plan::from_json(text)),
-        |text| drop(schema::PlanProblem::from_json(text)),
-        |text| drop(schema::PlacementPlan::from_json(text)),
-        |text| drop(schema::Receipt::from_json(text)),
+    if let Err(error) = schema::Document::from_json(text) {
+        let shown = numaio_machine::printable::printable(&error.to_string());
+        assert!(!shown.is_empty() && displayed_text::is_displayable(&shown));
+    }
+    // Kinds that are read for themselves.
+    let read: [fn(&str); 10] = [
         |text| drop(schema::Diagnosis::from_json(text)),
+        |text| drop(schema::GuestPlan::from_json(text)),
+        |text| drop(schema::FleetStatus::from_json(text)),
+        |text| drop(schema::FleetSummary::from_json(text)),
+        |text| drop(schema::BaselineComparison::from_json(text)),
         |text| drop(schema::TransferRecord::from_json(text)),
         |text| drop(schema::TransferTotals::from_json(text)),
         |text| drop(schema::DaemonState::from_json(text)),
@@ -208,6 +208,15 @@ fn documents(input: &[u8]) {
         |text| drop(schema::TopRecording::parse(text)),
     ];
     read.iter().for_each(|read| read(text));
+}
+
+/// Returns a document of each kind and version.
+fn document_seeds() -> Vec<Vec<u8>> {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/schema/tests/fixtures");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(directory).expect("fixtures").flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).expect("a document")).collect()
 }
 
 /// Reads the report of a host of a fleet with the documents in it. A report that is written again

@@ -7,7 +7,7 @@ use numaio_mover::simulator::Chance;
 
 /// Mutations of each seed.
 const MUTATIONS: u32 = 1000;
-/// Mutations of each seed for targets that create directories and threads.
+/// Mutations of each seed for targets that create files and threads, or have many seeds.
 const SLOW_MUTATIONS: u32 = 100;
 
 /// Changes, inserts, removes or doubles some bytes.
@@ -47,7 +47,11 @@ fn simulated_transfer_has_acls_with_names() {
 fn no_mutated_seed_makes_a_target_panic() {
     for (name, target) in TARGETS {
         let mut chance = Chance::new(2026);
-        let mutations = if ["paths", "data-streams"].contains(&name) { SLOW_MUTATIONS } else { MUTATIONS };
+        let mutations = if ["paths", "data-streams", "fleet-store", "documents"].contains(&name) {
+            SLOW_MUTATIONS
+        } else {
+            MUTATIONS
+        };
         for seed in seeds(name) {
             target(&seed);
             for _ in 0..mutations {

@@ -7,11 +7,10 @@ use super::open::FleetStore;
 use super::rows::{has_document, RowWriter};
 use super::tables::{DERIVED, DROP_DERIVED};
 use super::text::{compress, decompress, MOST_DOCUMENT_BYTES};
+use numaio_linux::user_files::read_stored;
 use rusqlite::{params, Connection};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// How far a host's clock may be ahead of the present without a message, in seconds.
@@ -86,6 +85,8 @@ struct StoredText {
     id: i64,
     path: PathBuf,
     sha256: Vec<u8>,
+    /// Number of bytes of the text, as stored.
+    bytes: u64,
     zstd: Vec<u8>,
 }
 
@@ -200,7 +201,7 @@ fn next_batch<'a>(files: &mut std::iter::Peekable<impl Iterator<Item = &'a PathB
 
 /// Reads, parses and compresses a file.
 fn prepare(path: &Path, known: &HashSet<Vec<u8>>, derive: Derive<'_>) -> Result<PreparedDocument, String> {
-    let bytes = read(path).map_err(|error| error.to_string())?;
+    let bytes = read_stored(path, MOST_DOCUMENT_BYTES).map_err(|error| error.to_string())?;
     let sha256: [u8; 32] = Sha256::digest(&bytes).into();
     if known.contains(&sha256[..]) {
         return Ok(PreparedDocument::Known);
@@ -209,15 +210,6 @@ fn prepare(path: &Path, known: &HashSet<Vec<u8>>, derive: Derive<'_>) -> Result<
     let content = Box::new(derive(text)?);
     let zstd = compress(&bytes).map_err(|error| error.to_string())?;
     Ok(PreparedDocument::New { sha256, bytes: bytes.len() as u64, zstd, content })
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_DOCUMENT_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_DOCUMENT_BYTES {
-        return Err(io::Error::other(format!("larger than {} MiB", MOST_DOCUMENT_BYTES >> 20)));
-    }
-    Ok(bytes)
 }
 
 /// Adds a document to the store.
@@ -283,17 +275,26 @@ fn write_rows(
 /// Reads the next batch of stored documents, by id.
 fn next_texts(connection: &Connection, last: &mut i64) -> rusqlite::Result<Vec<StoredText>> {
     let mut query = connection.prepare_cached(
-        "SELECT id, path, sha256, bytes, zstd FROM raw_documents WHERE id > ?1 ORDER BY id LIMIT ?2",
+        "SELECT id, path, sha256, bytes, CASE WHEN length(zstd) <= ?3 THEN zstd ELSE x'' END
+         FROM raw_documents WHERE id > ?1 ORDER BY id LIMIT ?2",
     )?;
     let (mut batch, mut bytes) = (Vec::new(), 0u64);
-    let mut found = query.query([*last, MOST_DOCUMENTS as i64])?;
+    let mut found = query.query([*last, MOST_DOCUMENTS as i64, MOST_DOCUMENT_BYTES as i64])?;
     while let Some(row) = found.next()? {
-        bytes = bytes.saturating_add(row.get::<_, i64>(3)?.unsigned_abs());
+        // A wrong number is an error of this document, since no more than that is decompressed.
+        let plain = row.get::<_, i64>(3)?.unsigned_abs();
+        bytes = bytes.saturating_add(plain);
         if bytes > MOST_BYTES && !batch.is_empty() {
             break;
         }
         let (id, path): (i64, String) = (row.get(0)?, row.get(1)?);
-        batch.push(StoredText { id, path: path.into(), sha256: row.get(2)?, zstd: row.get(4)? });
+        batch.push(StoredText {
+            id,
+            path: path.into(),
+            sha256: row.get(2)?,
+            bytes: plain,
+            zstd: row.get(4)?,
+        });
         *last = id;
     }
     Ok(batch)
@@ -302,7 +303,7 @@ fn next_texts(connection: &Connection, last: &mut i64) -> rusqlite::Result<Vec<S
 /// Derives the content of a stored document.
 fn derive(stored: &StoredText, derive: Derive<'_>) -> Result<DocumentContent, String> {
     let damaged = || format!("the text of document {} in the store is damaged", stored.id);
-    let bytes = decompress(&stored.zstd).map_err(|_| damaged())?;
+    let bytes = decompress(&stored.zstd, stored.bytes).map_err(|_| damaged())?;
     if Sha256::digest(&bytes)[..] != stored.sha256[..] {
         return Err(damaged());
     }

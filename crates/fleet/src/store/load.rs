@@ -2,7 +2,7 @@
 
 use super::error::StoreError;
 use super::open::FleetStore;
-use super::text::decompress;
+use super::text::{decompress, MOST_DOCUMENT_BYTES};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{Fact, FactKind, FigureKey, FigureRow, FleetData, FleetHost};
 use rusqlite::{Connection, Row};
@@ -97,14 +97,15 @@ impl FleetStore {
             return Ok(None);
         };
         let zstd: Vec<u8> = self.sql(|connection| {
-            let query = "SELECT zstd FROM raw_documents WHERE id = ?";
-            connection.query_row(query, [newest.id], |row| row.get(0))
+            let query =
+                "SELECT CASE WHEN length(zstd) <= ?2 THEN zstd ELSE x'' END FROM raw_documents WHERE id = ?1";
+            connection.query_row(query, [newest.id, MOST_DOCUMENT_BYTES as i64], |row| row.get(0))
         })?;
         let damaged = || StoreError::Corrupt {
             path: self.path.clone(),
             why: format!("the text of document {} is damaged", newest.id),
         };
-        let bytes = decompress(&zstd).map_err(|_| damaged())?;
+        let bytes = decompress(&zstd, MOST_DOCUMENT_BYTES).map_err(|_| damaged())?;
         String::from_utf8(bytes).map(Some).map_err(|_| damaged())
     }
 
@@ -151,8 +152,7 @@ fn figure_rows(
     hosts: &HashMap<i64, u32>,
     keys: &HashMap<i64, u32>,
 ) -> rusqlite::Result<Vec<FigureRow>> {
-    let count: i64 = connection.query_row("SELECT count(*) FROM figure_rows", [], |row| row.get(0))?;
-    let mut figures = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
+    let mut figures = Vec::new();
     let mut query = connection.prepare("SELECT host, key, measured_at, value, low, high FROM figure_rows")?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {

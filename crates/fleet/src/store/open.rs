@@ -2,8 +2,8 @@
 
 use super::error::StoreError;
 use super::tables::{APPLICATION_ID, DERIVED, TRUTH, VERSION};
+use numaio_linux::user_files::{append_records, open_stored, resolved_path};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,8 +32,6 @@ impl FleetStore {
     /// # Errors
     /// [`StoreError`]: a missing, foreign, newer, corrupt or locked file.
     pub fn open(path: &Path, wait: Duration) -> Result<Self, StoreError> {
-        // SQLite reports every failure to open a file alike.
-        check_file(path)?;
         let store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, wait)?;
         match store.version()? {
             None => Err(store.not_a_store("the file is empty")),
@@ -46,11 +44,8 @@ impl FleetStore {
     /// # Errors
     /// [`StoreError`]: a foreign, newer, corrupt, locked or read-only file.
     pub fn open_to_write(path: &Path, wait: Duration) -> Result<Self, StoreError> {
-        if path.exists() {
-            check_file(path)?;
-        } else {
-            let opened = File::options().append(true).create(true).open(path);
-            opened.map_err(|error| cannot_open(path, error))?;
+        if !path.exists() {
+            append_records(path, 0o666).map_err(|error| cannot_open(path, error))?;
         }
         let store = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, wait)?;
         // SQLite opens a file without write permission to read, and reports that at the first
@@ -73,7 +68,11 @@ impl FleetStore {
     }
 
     fn connect(path: &Path, mode: OpenFlags, wait: Duration) -> Result<Self, StoreError> {
-        let opened = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX);
+        // SQLite reports every failure to open a file alike, and would follow any symbolic link.
+        open_stored(path).map_err(|error| cannot_open(path, error))?;
+        let resolved = resolved_path(path).map_err(|error| cannot_open(path, error))?;
+        let mode = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let opened = Connection::open_with_flags(resolved, mode);
         let connection = opened.map_err(|error| StoreError::of_sqlite(path, wait, error))?;
         let store = Self { path: path.to_owned(), connection, wait };
         store.sql(|connection| {
@@ -105,9 +104,31 @@ impl FleetStore {
             (_, APPLICATION_ID) if found > VERSION => {
                 Err(StoreError::NewerVersion { path: self.path.clone(), found, known: VERSION })
             }
-            (_, APPLICATION_ID) => Ok(Some(found)),
+            (_, APPLICATION_ID) => self.check_schema().map(|()| Some(found)),
             _ => Err(self.not_a_store("it is a database of another program")),
         }
+    }
+
+    /// Checks that the file defines nothing that numaio does not: a view, a trigger or a virtual
+    /// table of others would run with every query.
+    fn check_schema(&self) -> Result<(), StoreError> {
+        let foreign = self.sql(|connection| {
+            let mut query = connection.prepare(
+                "SELECT type, name, sql FROM sqlite_master
+                 WHERE sql NOTNULL AND NOT (type = 'table' AND name LIKE 'sqlite_stat_')",
+            )?;
+            let mut rows = query.query([])?;
+            while let Some(row) = rows.next()? {
+                let sql = row.get_ref(2)?.as_bytes().unwrap_or_default();
+                let is_known = |text: &str| text.split(';').any(|known| known.trim().as_bytes() == sql);
+                if !is_known(TRUTH) && !is_known(DERIVED) {
+                    let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
+                    return Ok(Some(format!("the {kind} '{}' is not one of numaio", name.escape_debug())));
+                }
+            }
+            Ok(None)
+        })?;
+        foreign.map_or(Ok(()), |why| Err(self.not_a_store(&why)))
     }
 
     fn not_a_store(&self, why: &str) -> StoreError {
@@ -120,18 +141,6 @@ impl FleetStore {
         call: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         call(&self.connection).map_err(|error| StoreError::of_sqlite(&self.path, self.wait, error))
-    }
-}
-
-/// Checks that a path is a readable regular file.
-fn check_file(path: &Path) -> Result<(), StoreError> {
-    let found =
-        File::open(path).and_then(|file| file.metadata()).map_err(|error| cannot_open(path, error))?;
-    match found.is_file() {
-        true => Ok(()),
-        false => {
-            Err(StoreError::NotAStore { path: path.to_owned(), why: "it is not a regular file".to_owned() })
-        }
     }
 }
 

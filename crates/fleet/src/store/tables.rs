@@ -3,7 +3,8 @@
 //! `raw_documents` is the truth. All other tables except `meta` are derived from it, and
 //! [`rebuild`](super::FleetStore::rebuild) creates them again.
 
-/// Version of the tables, in the header of the file (`PRAGMA user_version`).
+/// Version of the tables, in the header of the file (`PRAGMA user_version`). A store with other
+/// definitions than these is refused, so a change of a definition needs a new version.
 pub(super) const VERSION: i64 = 1;
 
 /// Number in the header that identifies a store (`PRAGMA application_id`): `nufl` in ASCII.

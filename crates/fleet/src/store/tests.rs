@@ -275,17 +275,20 @@ fn interrupted_rebuild_changes_nothing() {
 
 #[test]
 fn damaged_text_is_reported_by_rebuild() {
-    let directory = Directory::new();
-    let mut store = open(&directory);
-    ingest(&mut store, &[directory.document("1", "host a\nat 1\nfigure 0 5\n")]);
-    store.connection.execute("UPDATE raw_documents SET zstd = x'00'", []).expect("damage");
-    let mut events = Vec::new();
-    let rebuilt = store.rebuild(&options(&|| false), &mut |event| events.push(event)).expect("totals");
-    assert_eq!(rebuilt, totals(0, 0, 1));
-    assert!(
-        matches!(&events[..], [IngestEvent::Rejected { why, .. }] if why.contains("damaged")),
-        "{events:?}"
-    );
+    for damage in ["zstd = x'00'", "bytes = 3", "zstd = zeroblob(70000000)", "sha256 = x'00'"] {
+        let directory = Directory::new();
+        let mut store = open(&directory);
+        ingest(&mut store, &[directory.document("1", "host a\nat 1\nfigure 0 5\n")]);
+        let damage = format!("UPDATE raw_documents SET {damage}");
+        store.connection.execute(&damage, []).expect("damage");
+        let mut events = Vec::new();
+        let rebuilt = store.rebuild(&options(&|| false), &mut |event| events.push(event)).expect("totals");
+        assert_eq!(rebuilt, totals(0, 0, 1), "{damage}");
+        assert!(
+            matches!(&events[..], [IngestEvent::Rejected { why, .. }] if why.contains("damaged")),
+            "{damage}: {events:?}"
+        );
+    }
 }
 
 #[test]
@@ -326,10 +329,36 @@ fn other_files_are_not_stores() {
     }
     assert_eq!(fs::read(&other).expect("a file"), before, "another program's database changed");
     assert!(matches!(FleetStore::open(&empty, WAIT), Err(StoreError::NotAStore { .. })));
-    assert!(matches!(FleetStore::open(&directory.0, WAIT), Err(StoreError::NotAStore { .. })));
+    assert!(matches!(FleetStore::open(&directory.0, WAIT), Err(StoreError::CannotOpen { .. })));
     let missing = FleetStore::open(&directory.0.join("missing"), WAIT);
     assert!(matches!(missing, Err(StoreError::CannotOpen { .. })), "{missing:?}");
     assert!(FleetStore::open_to_write(&empty, WAIT).is_ok());
+}
+
+#[test]
+fn stores_with_foreign_definitions_are_refused() {
+    for definition in [
+        "CREATE VIEW extra AS SELECT 1",
+        "CREATE TRIGGER t AFTER INSERT ON hosts BEGIN DELETE FROM meta; END",
+        "CREATE TABLE extra (a)",
+        "ALTER TABLE meta ADD COLUMN extra AS (length(name))",
+        "DROP VIEW figures; CREATE VIEW figures AS SELECT 1 AS host",
+        "DROP TABLE conditions; CREATE VIEW conditions AS
+         WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
+    ] {
+        let directory = Directory::new();
+        let store = open(&directory);
+        store.connection.execute_batch(definition).expect(definition);
+        drop(store);
+        for opened in
+            [FleetStore::open(&directory.store(), WAIT), FleetStore::open_to_write(&directory.store(), WAIT)]
+        {
+            assert!(matches!(opened, Err(StoreError::NotAStore { .. })), "{definition}");
+        }
+    }
+    let directory = Directory::new();
+    open(&directory).connection.execute_batch("ANALYZE").expect("statistics");
+    assert!(FleetStore::open(&directory.store(), WAIT).is_ok());
 }
 
 #[test]
