@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod circles;
 #[cfg(test)]
+mod files;
+#[cfg(test)]
 mod language;
 #[cfg(test)]
 mod links;
