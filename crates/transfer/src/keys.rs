@@ -5,6 +5,7 @@ use crate::TransferError;
 use numaio_linux::user_files::{self, Durable};
 use numaio_mover_linux::port::net::{PrivateKey, PublicKey};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a key file.
@@ -25,14 +26,14 @@ pub fn folder() -> Result<PathBuf, TransferError> {
     user_files::config_dir().ok_or(TransferError::NoKeyDirectory)
 }
 
-/// Reads a private key, whose file other users must not own and not be able to read.
+/// Reads a private key, whose file other users must not be able to read.
 pub fn read(path: &Path) -> Result<PrivateKey, TransferError> {
     let unread = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => TransferError::KeyNotFound { path: path.to_owned(), error },
         _ => TransferError::File { path: path.to_owned(), error },
     };
     let file = user_files::open_stored(path).map_err(unread)?;
-    let mode = user_files::require_private(&file).map_err(unread)?;
+    let mode = file.metadata().map_err(unread)?.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(TransferError::KeyNotPrivate { path: path.to_owned(), mode });
     }

@@ -74,7 +74,8 @@ pub fn run(common: &Common, args: &ServeArgs) -> Result<ExitCode, Failure> {
     if common.machine.is_some() || common.sysroot.is_some() {
         return Err(Failure::usage("a daemon serves this machine, not a recorded one"));
     }
-    let loaded = LoadedConfig::read(&args.config).inspect_err(|error| log.errors_of(error))?;
+    let read = if args.check { LoadedConfig::read_to_check } else { LoadedConfig::read };
+    let loaded = read(&args.config).inspect_err(|error| log.errors_of(error))?;
     output::detail(format_args!("read {}", args.config.display()));
     if args.check {
         return check(common, &log, &args.config, &loaded.config);

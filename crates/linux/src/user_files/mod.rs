@@ -10,7 +10,7 @@ mod write;
 
 pub use read::{
     is_untrusted, open_named, open_stored, read_limited, read_named, read_stored, read_stored_text,
-    read_trusted, read_trusted_text, require_private, text,
+    read_trusted, read_trusted_text, text,
 };
 pub use resolve::resolved_path;
 pub use write::{

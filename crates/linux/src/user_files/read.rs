@@ -88,16 +88,6 @@ pub fn text(content: Vec<u8>) -> io::Result<String> {
     String::from_utf8(content).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a text file"))
 }
 
-/// Checks that only root or this user owns an open file, and returns its permission bits.
-///
-/// # Errors
-/// I/O errors; another owner.
-pub fn require_private(file: &File) -> io::Result<u32> {
-    let found = file.metadata()?;
-    require_owner(found.uid())?;
-    Ok(found.mode() & 0o777)
-}
-
 fn require_owner(user: u32) -> io::Result<()> {
     match is_trusted_owner(user) {
         true => Ok(()),

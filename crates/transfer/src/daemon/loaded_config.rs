@@ -23,12 +23,24 @@ pub struct LoadedConfig {
 }
 
 impl LoadedConfig {
-    /// Reads a file, and checks its roots and its key.
+    /// Reads a file that only root or this user can write, and checks its roots and its key.
     ///
     /// # Errors
     /// The file cannot be read, or all errors in it.
     pub fn read(path: &Path) -> Result<Self, DaemonError> {
-        let (loaded, mut errors) = Self::parse(path, read_trusted)?;
+        Self::read_by(path, read_trusted)
+    }
+
+    /// Checks a file as [`read`](Self::read) does, whoever owns it: the check may run as root.
+    ///
+    /// # Errors
+    /// The file cannot be read, or all errors in it.
+    pub fn read_to_check(path: &Path) -> Result<Self, DaemonError> {
+        Self::read_by(path, read_named)
+    }
+
+    fn read_by(path: &Path, read: ReadFile) -> Result<Self, DaemonError> {
+        let (loaded, mut errors) = Self::parse(path, read)?;
         errors.extend(loaded.config.check_roots());
         errors.extend(loaded.config.check_key());
         errors.extend(loaded.config.check_records());
