@@ -145,7 +145,7 @@ fn list(
             let entries: Vec<_> = receipts.iter().map(|(id, receipt)| Entry { id, receipt }).collect();
             output::json(&entries)?
         }
-        // A text without receipts says so.
+        // A list without receipts would report that none exist.
         false if receipts.is_empty() && !foreign.is_empty() => String::new(),
         false => numaio_report::receipts_text(&receipts, &output::style(common)),
     };

@@ -146,3 +146,24 @@ fn receipts_of_other_users_are_listed_and_not_applied() {
     }
     assert!(name("irq-1").exists() && name("irq-3").is_symlink());
 }
+
+#[test]
+fn names_in_errors_neither_add_lines_nor_control_the_terminal() {
+    let home = Home::new();
+    let name = "x\nnumaio: done\r\u{1b}[2J\u{202e}\u{2066}\u{9b}";
+    let commands: [&[&str]; 6] = [
+        &["undo", name],
+        &["topology", "--machine", name],
+        &["fleet", "show", name],
+        &["fleet", "status", name],
+        &["copy", "--no-job", name, "copied"],
+        &["report", "--output", "report.html", name],
+    ];
+    for command in commands {
+        let output = home.run(command);
+        let (code, text) = (output.code, output.out + &output.err);
+        assert!(matches!(code, Some(1..=3)) && text.contains("numaio: done"), "{command:?}: {text}");
+        assert!(!text.contains("\nnumaio: done"), "{command:?}: {text}");
+        assert!(!text.contains(['\r', '\u{1b}', '\u{202e}', '\u{2066}', '\u{9b}']), "{command:?}: {text:?}");
+    }
+}

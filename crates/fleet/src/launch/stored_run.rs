@@ -14,8 +14,8 @@ pub const AT_ONCE: RangeInclusive<u32> = 1..=100_000;
 /// Maximum length of the ID of a run or a job.
 const MAX_ID_BYTES: usize = 64;
 
-/// Checks the names and numbers of a run as `numaio fleet run` checks its options: they become names
-/// of files, and arguments of ssh and of Slurm's commands.
+/// Checks the names and numbers of a run as `numaio fleet run` checks its options: they become
+/// names of files, and arguments of ssh and of Slurm's commands.
 ///
 /// # Errors
 /// What is wrong.

@@ -56,7 +56,7 @@ pub fn read_stored_text(path: &Path, max_bytes: u64) -> io::Result<String> {
 }
 
 /// Reads a file whose content decides what this process does or runs: only root or this user may
-/// own it, and nobody else may write it.
+/// own it, and no other user may write it.
 ///
 /// # Errors
 /// See [`read_stored`]; [`is_untrusted`] holds for the error of a file that others control.

@@ -15,7 +15,10 @@ use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of symbolic links in a path (path_resolution(7)).
 const MAX_LINKS: u32 = 40;
+/// Opens a directory for operations below it.
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Opens any object, also a symbolic link, to query it.
+const LINK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// An object that another user controls.
 #[derive(Debug)]
@@ -63,8 +66,8 @@ pub(super) struct Place {
     pub directory: OwnedFd,
     /// The name, which is not a symbolic link, except if that was exchanged meanwhile.
     pub name: OsString,
-    /// Whether the name is an open descriptor of a process (`/dev/stdout`, `/proc/self/fd/3`), which
-    /// only the kernel can follow.
+    /// Whether the name is an open descriptor of a process (`/dev/stdout`, `/proc/self/fd/3`),
+    /// which only the kernel can follow.
     pub is_descriptor: bool,
 }
 
@@ -125,7 +128,7 @@ fn end(path: &Path, Walk { directory, name, is_descriptor }: Walk) -> io::Result
 /// # Errors
 /// I/O errors; a symbolic link of another user.
 pub(super) fn directory(path: &Path, create_mode: Option<u32>) -> io::Result<OwnedFd> {
-    // A last component `.` is no name, so all components before it are directories.
+    // A last component `.` is not a name, so all components before it are directories.
     Ok(walk(&path.join("."), create_mode, true)?.directory)
 }
 
@@ -165,7 +168,7 @@ fn reversed(path: &Path, is_directory: bool) -> Vec<OsString> {
 
 fn walk(path: &Path, create_mode: Option<u32>, follow_last: bool) -> io::Result<Walk> {
     if path.as_os_str().is_empty() {
-        return Err(io::ErrorKind::NotFound.into());
+        return Err(Errno::NOENT.into());
     }
     // The working directory may be closed to this user, which an absolute path does not need.
     let start = if path.is_absolute() { "/" } else { "." };
@@ -185,28 +188,33 @@ fn walk(path: &Path, create_mode: Option<u32>, follow_last: bool) -> io::Result<
         if is_last && !follow_last {
             return Ok(Walk { directory, name: Some(name), is_descriptor: false });
         }
-        let object =
-            match openat(&directory, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-            {
-                Err(Errno::NOENT) if is_last => {
-                    return Ok(Walk { directory, name: Some(name), is_descriptor: false })
+        if !is_last {
+            // This mounts a file system on demand (autofs), which O_PATH alone does not.
+            match openat(&directory, &name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
+                Ok(below) => {
+                    directory = below;
+                    continue;
                 }
                 Err(Errno::NOENT) => {
                     directory = create_directory(&directory, &name, create_mode)?;
                     continue;
                 }
-                object => object?,
-            };
-        let found = fstat(&object)?;
-        if kind(&found) != FileType::Symlink {
-            if is_last {
+                // It may be a symbolic link.
+                Err(Errno::NOTDIR | Errno::LOOP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let object = match openat(&directory, &name, LINK, Mode::empty()) {
+            Err(Errno::NOENT) if is_last => {
                 return Ok(Walk { directory, name: Some(name), is_descriptor: false });
             }
-            directory = match kind(&found) {
-                FileType::Directory => object,
-                _ => return Err(io::ErrorKind::NotADirectory.into()),
-            };
-            continue;
+            object => object?,
+        };
+        let found = fstat(&object)?;
+        match kind(&found) {
+            FileType::Symlink => {}
+            _ if is_last => return Ok(Walk { directory, name: Some(name), is_descriptor: false }),
+            _ => return Err(Errno::NOTDIR.into()),
         }
         links += 1;
         check_link(&found, &name, links)?;
@@ -241,7 +249,7 @@ fn check_link(found: &Stat, name: &OsStr, links: u32) -> io::Result<()> {
 
 /// Creates and opens a directory, which another process may have created meanwhile.
 fn create_directory(parent: impl AsFd, name: &OsStr, mode: Option<u32>) -> io::Result<OwnedFd> {
-    let mode = mode.ok_or(io::ErrorKind::NotFound)?;
+    let mode = mode.ok_or(Errno::NOENT)?;
     match mkdirat(&parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),

@@ -31,7 +31,7 @@ impl LoadedConfig {
         Self::read_by(path, read_trusted)
     }
 
-    /// Checks a file as [`read`](Self::read) does, whoever owns it: the check may run as root.
+    /// Checks a file of any user as [`read`](Self::read) does: the check may run as root.
     ///
     /// # Errors
     /// The file cannot be read, or all errors in it.

@@ -36,8 +36,8 @@ pub struct StatusArgs {
 /// The options and the command are those of the run. A host with a pending or running job is never
 /// measured twice.
 ///
-/// To resume a run of another user is to run its command on its hosts, with its options of Slurm and
-/// its --remote-numaio, as yourself. Read its run.json first.
+/// To resume a run of another user is to run its command on its hosts as yourself, with its options
+/// of Slurm and its --remote-numaio. Read its run.json first.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
     /// ID or directory of the run
