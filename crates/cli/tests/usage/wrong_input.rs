@@ -261,8 +261,8 @@ fn reports_unwritable_destinations() {
         &home,
         &["report", "model.json", "-o", "/dev/null/"],
         1,
-        &["/dev/null"],
-        &["another path"],
+        &["/dev/null", "Not a directory"],
+        &["writable directory"],
     );
     // Unreadable input leaves the existing file unchanged.
     assert_rejected(&home, &["report", "cut.json", "-o", "there.html"], 1, &["cut.json"], &["truncated"]);

@@ -3,6 +3,7 @@
 use super::frame::{self, FrameError};
 use super::limited_command::{run_limited, CapturedOutput, CommandEnd, CommandLimits, Input};
 use super::run_directory::{RunDirectory, MAX_REPORT_BYTES};
+use super::stored_run::MAX_AT_ONCE;
 use super::LaunchError;
 use numaio_linux::ssh_command::{NOT_FOUND, SSH_FAILED};
 use numaio_schema::HostReport;
@@ -11,9 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-
-/// Greatest number of processes at the same time.
-pub const MAX_AT_ONCE: u32 = 512;
 
 /// How to reach the hosts.
 pub struct HostLauncher<'a> {

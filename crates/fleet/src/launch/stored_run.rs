@@ -1,6 +1,5 @@
 //! Checks of a stored run: another user may have written its description.
 
-use super::foreground::MAX_AT_ONCE;
 use super::hosts::{check_host, MAX_HOSTS};
 use numaio_linux::ssh_command::remote_command;
 use numaio_schema::{FleetLauncher, FleetRun, ReportReturn};
@@ -11,6 +10,8 @@ use std::ops::RangeInclusive;
 pub const TIME_LIMITS_S: RangeInclusive<u32> = 10..=7 * 24 * 3600;
 /// Permitted numbers of hosts at the same time.
 pub const AT_ONCE: RangeInclusive<u32> = 1..=100_000;
+/// Greatest number of processes of ssh or srun at the same time.
+pub const MAX_AT_ONCE: u32 = 512;
 /// Maximum length of the ID of a run or a job.
 const MAX_ID_BYTES: usize = 64;
 
