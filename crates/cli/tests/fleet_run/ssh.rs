@@ -114,6 +114,8 @@ fn interrupt_ends_the_children_and_resume_measures_the_others() {
     assert_eq!(read_report(&run, "good"), before, "a measured host is not measured again");
 }
 
+type Change = fn(&mut FleetRun);
+
 #[test]
 fn a_run_that_another_user_wrote_is_checked_before_it_is_resumed() {
     let home = Home::new();
@@ -122,7 +124,7 @@ fn a_run_that_another_user_wrote_is_checked_before_it_is_resumed() {
     let run = only_run(&home.0.join("runs"));
     let path = run.to_str().expect("a path");
     let valid = read_run(&run);
-    let changes: [(fn(&mut FleetRun), &str); 6] = [
+    let changes: [(Change, &str); 6] = [
         (|run| run.hosts[0].name = "-oProxyCommand=touch x".into(), "invalid host '-oProxyCommand"),
         (|run| run.hosts[0].name = "../../x".into(), "invalid host '../../x'"),
         (|run| run.id = "--output=/x".into(), "invalid ID '--output=/x'"),

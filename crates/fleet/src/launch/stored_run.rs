@@ -70,9 +70,11 @@ mod tests {
     use crate::launch::run_directory::tests::run_of;
     use numaio_schema::SlurmLaunch;
 
+    type Change = fn(&mut FleetRun);
+
     #[test]
     fn rejects_what_fleet_run_rejects() {
-        let changes: [(&str, fn(&mut FleetRun)); 12] = [
+        let changes: [(&str, Change); 12] = [
             ("invalid ID", |run| run.id = "-x".into()),
             ("invalid ID", |run| run.id = "../x".into()),
             ("invalid ID", |run| run.id = String::new()),

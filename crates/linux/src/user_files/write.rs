@@ -427,8 +427,10 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, mode, 0).expect("a pipe");
     }
 
+    type Writer = fn(&Path) -> io::Result<()>;
+
     /// Every way to write a file, except to create one.
-    fn writers() -> [(&'static str, fn(&Path) -> io::Result<()>); 6] {
+    fn writers() -> [(&'static str, Writer); 6] {
         [
             ("write_file", |path| write_file(path, b"new")),
             ("check_file", check_file),
