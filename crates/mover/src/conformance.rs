@@ -432,6 +432,15 @@ fn listing<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     assert_eq!(found, names);
     let absent = files.listed(Operation::List { directory: at("absent"), most: 3, details });
     assert_eq!(absent.map_err(|fault| fault.why), Err(FaultKind::NotFound));
+    for replaced in ["d/whole", "d/whole/below"] {
+        let directory = at(replaced);
+        let listed = files.listed(Operation::List { directory, most: 3, details });
+        assert_eq!(
+            listed.map_err(|fault| fault.why),
+            Err(FaultKind::Exists),
+            "a file is not an absent directory"
+        );
+    }
 }
 
 fn links<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
@@ -441,7 +450,7 @@ fn links<B: AsRef<[u8]>>(files: &mut Files<'_, B>) {
     let through = files.write(put("away/new", OpenMode::Fresh, CONTENT, None), CONTENT);
     // The parent directory is opened as a directory, which a link is not.
     assert!(
-        matches!(why(&through), Some(FaultKind::Link | FaultKind::NotFound)),
+        matches!(why(&through), Some(FaultKind::Link | FaultKind::Exists)),
         "links in the path are not followed"
     );
     assert!(files.make("away/new", Object::Directory).is_err());

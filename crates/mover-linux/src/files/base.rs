@@ -8,7 +8,7 @@ use super::roots::Roots;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, CWD};
 use rustix::io::Errno;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,6 +105,17 @@ impl Base {
         self.find(path, OFlags::DIRECTORY).is_ok()
     }
 
+    /// As [`Base::is_directory`], but a path that cannot be looked up is not taken for a missing one.
+    ///
+    /// # Errors
+    /// I/O error.
+    pub fn find_directory(&self, path: &Path) -> io::Result<bool> {
+        match self.find(path, OFlags::DIRECTORY) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            found => found.map(|_| true),
+        }
+    }
+
     /// Returns whether a path exists, including a dangling link.
     pub fn exists(&self, path: &Path) -> bool {
         self.kind(path).is_ok()
@@ -162,7 +173,7 @@ impl Base {
     fn make_masked(&self, path: &Path) -> io::Result<()> {
         let Self::Below(_) = self else { return std::fs::create_dir(path) };
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(ErrorKind::InvalidInput.into());
         };
         let parent = self.find(parent, OFlags::DIRECTORY)?;
         Ok(rustix::fs::mkdirat(parent, name.as_bytes(), Mode::from_raw_mode(0o777))?)

@@ -21,14 +21,14 @@ fn words(errno: Errno) -> String {
 
 fn why(errno: Errno) -> FaultKind {
     match errno {
-        Errno::NOENT | Errno::NOTDIR | Errno::STALE => FaultKind::NotFound,
+        Errno::NOENT => FaultKind::NotFound,
         Errno::ACCESS | Errno::PERM => FaultKind::Permission,
         Errno::NOSPC => FaultKind::NoSpace,
         Errno::DQUOT => FaultKind::Quota,
         Errno::ROFS => FaultKind::ReadOnly,
         Errno::NAMETOOLONG => FaultKind::NameTooLong,
         Errno::LOOP | Errno::XDEV => FaultKind::Link,
-        Errno::EXIST | Errno::ISDIR | Errno::NOTEMPTY => FaultKind::Exists,
+        Errno::EXIST | Errno::ISDIR | Errno::NOTDIR | Errno::NOTEMPTY => FaultKind::Exists,
         Errno::NOTSUP | Errno::NOSYS | Errno::FBIG => FaultKind::Unsupported,
         Errno::IO | Errno::NXIO | Errno::NODEV => FaultKind::Device,
         _ => FaultKind::Other,

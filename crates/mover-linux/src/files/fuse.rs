@@ -1,4 +1,4 @@
-//! A FUSE file system of one directory with scripted errors (Documentation/filesystems/fuse,
+//! A FUSE file system with scripted errors (Documentation/filesystems/fuse,
 //! include/uapi/linux/fuse.h).
 
 use std::fs::{self, File};
@@ -8,9 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-const LOOKUP: u32 = 1;
+/// Look up a name (`FUSE_LOOKUP`).
+pub const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
-const GETATTR: u32 = 3;
+/// Get attributes (`FUSE_GETATTR`).
+pub const GETATTR: u32 = 3;
 /// Set attributes (`FUSE_SETATTR`).
 pub const SETATTR: u32 = 4;
 const UNLINK: u32 = 10;
@@ -24,6 +26,8 @@ pub const FLUSH: u32 = 25;
 const INIT: u32 = 26;
 /// Open a directory (`FUSE_OPENDIR`).
 pub const OPENDIR: u32 = 27;
+/// Read a directory (`FUSE_READDIR`).
+pub const READDIR: u32 = 28;
 const RELEASEDIR: u32 = 29;
 const CREATE: u32 = 35;
 
@@ -32,10 +36,14 @@ pub const MODE: u32 = 1;
 /// Modification time (`FATTR_MTIME`).
 pub const TIME: u32 = 1 << 5;
 
-/// Returns the error of a request; 0 for success.
-type Errors = fn(requests: u32, sets: u32) -> i32;
+/// A directory in the root, which has [`NAMES`].
+pub const DIRECTORY: &str = "directory";
+/// The empty files in [`DIRECTORY`].
+pub const NAMES: [&str; 2] = ["first", "second"];
+/// Node number of [`DIRECTORY`].
+pub const DIRECTORY_NODE: u32 = 3;
 
-/// Requests received, and the attributes that they set.
+/// Requests received, and their [argument](argument).
 type RequestLog = Arc<Mutex<Vec<(u32, u32)>>>;
 
 /// A file system that accepts all writes; unmounted on drop.
@@ -46,7 +54,9 @@ pub struct Volume {
 
 impl Volume {
     /// Mounts the file system; none, with a message, where mounting is not permitted.
-    pub fn mount(name: &str, errors: Errors) -> Option<Self> {
+    ///
+    /// `errors` returns the error of a request with an [argument](argument); 0 for success.
+    pub fn mount(name: &str, errors: impl Fn(u32, u32) -> i32 + Send + 'static) -> Option<Self> {
         let path = std::env::temp_dir().join(format!("numaio-{name}-{}", std::process::id()));
         fs::create_dir(&path).expect("a folder");
         let (mounted, requests) = (mount(&path), RequestLog::default());
@@ -65,7 +75,7 @@ impl Volume {
         &self.path
     }
 
-    /// Returns requests of the given kinds in order, with the attributes that they set.
+    /// Returns requests of the given kinds in order, with their arguments.
     pub fn requests(&self, of: &[u32]) -> Vec<(u32, u32)> {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.iter().copied().filter(|(requests, _)| of.contains(requests)).collect()
@@ -99,30 +109,29 @@ fn mount(path: &Path) -> Option<File> {
 }
 
 /// Answers requests until the file system is unmounted.
-fn answer(mut device: File, errors: Errors, requests: &RequestLog) {
+fn answer(mut device: File, errors: impl Fn(u32, u32) -> i32, requests: &RequestLog) {
     let mut buffer = vec![0; 1 << 20];
     while let Ok(length) = device.read(&mut buffer) {
         let number = |at: usize| u32::from_ne_bytes(buffer[at..at + 4].try_into().expect("four bytes"));
         let (opcode, node, unique) = (number(4), number(16), &buffer[8..16]);
         assert!(length >= 40, "a header");
-        let sets = if opcode == SETATTR { number(40) } else { 0 };
-        requests.lock().unwrap_or_else(PoisonError::into_inner).push((opcode, sets));
+        let argument = argument(opcode, &buffer);
+        requests.lock().unwrap_or_else(PoisonError::into_inner).push((opcode, argument));
         let body = match opcode {
             // Version 7.12, the minimal reply.
             INIT => Ok([7u32, 12, 0, 0, 0, 1 << 16].map(u32::to_ne_bytes).concat()),
             FORGET => continue,
             GETATTR | SETATTR => Ok([vec![0; 16], attributes(node)].concat()),
-            LOOKUP => Err(libc::ENOENT),
-            CREATE => {
-                let node = [2u32, 0, 0, 0, 0, 0, 0, 0, 0, 0].map(u32::to_ne_bytes).concat();
-                Ok([node, attributes(2), vec![0; 16]].concat())
-            }
+            LOOKUP => node_of(node, &buffer[40..length - 1]).map(entry).ok_or(libc::ENOENT),
+            READDIR if node == DIRECTORY_NODE => Ok(directory_entry(argument)),
+            READDIR => Ok(Vec::new()),
+            CREATE => Ok([entry(2), vec![0; 16]].concat()),
             WRITE => Ok([number(56), 0].map(u32::to_ne_bytes).concat()),
             OPENDIR => Ok(vec![0; 16]),
             FLUSH | FSYNC | RELEASE | RELEASEDIR | UNLINK => Ok(Vec::new()),
             _ => Err(libc::ENOSYS),
         };
-        let error = errors(opcode, sets);
+        let error = errors(opcode, argument);
         let body = if error == 0 { body } else { Err(error) };
         let (error, body) = body.map_or_else(|error| (error, Vec::new()), |body| (0, body));
         let (total, error) = ((16 + body.len() as u32).to_ne_bytes(), (-error).to_ne_bytes());
@@ -132,11 +141,48 @@ fn answer(mut device: File, errors: Errors, requests: &RequestLog) {
     }
 }
 
-/// Returns `struct fuse_attr` of the directory (node 1) or a file.
+/// Returns the attributes that [`SETATTR`] sets, the directory of a [`LOOKUP`], or the offset of a
+/// [`READDIR`]; 0 for others.
+fn argument(opcode: u32, request: &[u8]) -> u32 {
+    let at = match opcode {
+        SETATTR => 40,
+        LOOKUP => 16,
+        READDIR => 48,
+        _ => return 0,
+    };
+    u32::from_ne_bytes(request[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// Returns the node with a name in a directory.
+fn node_of(directory: u32, name: &[u8]) -> Option<u32> {
+    let position = NAMES.iter().position(|known| known.as_bytes() == name);
+    match directory {
+        1 => (name == DIRECTORY.as_bytes()).then_some(DIRECTORY_NODE),
+        _ => position.map(|position| DIRECTORY_NODE + 1 + position as u32),
+    }
+}
+
+/// Returns the `struct fuse_dirent` after an offset in [`DIRECTORY`], one in each reply.
+fn directory_entry(offset: u32) -> Vec<u8> {
+    let Some(name) = NAMES.get(offset as usize) else { return Vec::new() };
+    let head = [DIRECTORY_NODE + 1 + offset, 0, offset + 1, 0, name.len() as u32, 8];
+    let mut bytes = [head.map(u32::to_ne_bytes).concat(), name.as_bytes().to_vec()].concat();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+/// Returns `struct fuse_entry_out` of a node, which the kernel does not keep.
+fn entry(node: u32) -> Vec<u8> {
+    let head = [node, 0, 0, 0, 0, 0, 0, 0, 0, 0].map(u32::to_ne_bytes).concat();
+    [head, attributes(node)].concat()
+}
+
+/// Returns `struct fuse_attr` of a directory or a file.
 fn attributes(node: u32) -> Vec<u8> {
     let mut words = [0u32; 22];
     words[0] = node;
-    words[15] = if node == 1 { libc::S_IFDIR | 0o755 } else { libc::S_IFREG | 0o600 };
+    let is_directory = [1, DIRECTORY_NODE].contains(&node);
+    words[15] = if is_directory { libc::S_IFDIR | 0o755 } else { libc::S_IFREG | 0o600 };
     words[16] = 1;
     words.map(u32::to_ne_bytes).concat()
 }
@@ -185,7 +231,7 @@ mod tests {
 
     #[test]
     fn default_mode_is_optional_on_file_systems_without_modes() {
-        let refuse: [Errors; 3] = [
+        let refuse: [fn(u32, u32) -> i32; 3] = [
             |request, sets| if request == SETATTR && sets & MODE != 0 { libc::EPERM } else { 0 },
             |request, sets| if request == SETATTR && sets & MODE != 0 { libc::EOPNOTSUPP } else { 0 },
             |request, sets| if request == SETATTR && sets & MODE != 0 { libc::ENOSYS } else { 0 },

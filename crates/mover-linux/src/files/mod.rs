@@ -16,6 +16,7 @@ mod clone;
 mod create;
 mod data;
 mod data_runs;
+mod directory_reader;
 mod directory_time;
 mod extents;
 mod fault;

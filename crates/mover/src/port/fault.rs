@@ -29,7 +29,8 @@ impl fmt::Display for Fault {
 pub enum FaultKind {
     /// Any error without its own kind.
     Other,
-    /// The object does not exist, or no longer exists.
+    /// The object does not exist: a directory that still exists has no such name. Any other error
+    /// proves nothing about the object.
     NotFound,
     /// Permission denied.
     Permission,
@@ -43,7 +44,7 @@ pub enum FaultKind {
     NameTooLong,
     /// A component of the path is a symbolic link, or the path leaves the root.
     Link,
-    /// Another object has this name.
+    /// Another object has this name, or the name of a directory of the path.
     Exists,
     /// The object differs from the expected identity, or changed during a read.
     Changed,

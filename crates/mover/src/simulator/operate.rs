@@ -129,7 +129,7 @@ impl Disk {
                     at = *names.get(component).ok_or_else(|| fault(FaultKind::NotFound))?;
                 }
                 Some(Object::Special(Kind::Symlink(_))) => return Err(fault(FaultKind::Link)),
-                _ => return Err(fault(FaultKind::NotFound)),
+                _ => return Err(fault(FaultKind::Exists)),
             }
         }
         Ok(at)
@@ -140,7 +140,7 @@ impl Disk {
         let parent = self.find(slash.map_or(&b""[..], |slash| &at.name[..slash]))?;
         match self.now.0.get(&parent).map(|inode| &inode.object) {
             Some(Object::Directory(_)) => Ok((parent, slash.map_or(&at.name, |slash| &at.name[slash + 1..]))),
-            _ => Err(fault(FaultKind::NotFound)),
+            _ => Err(fault(FaultKind::Exists)),
         }
     }
 
@@ -229,7 +229,7 @@ impl Disk {
                 let names = names.keys().rev().cloned().collect();
                 self.next_batch(number, names, most, details)
             }
-            _ => Err(fault(FaultKind::NotFound)),
+            _ => Err(fault(FaultKind::Exists)),
         }
     }
 

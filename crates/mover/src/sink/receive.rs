@@ -121,14 +121,16 @@ impl<B: AsRef<[u8]>> Sink<B> {
                 self.hashes.fail(*number);
                 self.drop_file(*number);
             }
-            // The source has the object, and cannot transfer it.
-            ProblemSubject::Name(name) if problem.reason == Reason::Unsupported => {
-                self.source_names.add(name);
-            }
             // The source no longer has it, or not all of its attributes.
             ProblemSubject::Name(_)
                 if problem.reason == Reason::Changed || problem.reason.is_about_attributes() => {}
-            ProblemSubject::Name(_) => self.ending.source_is_incomplete(),
+            ProblemSubject::Name(name) => {
+                self.source_names.add_unlisted(name);
+                // The source has the object, and cannot transfer it.
+                if problem.reason != Reason::Unsupported {
+                    self.ending.source_is_incomplete();
+                }
+            }
         }
         self.peer.record_problem(problem);
     }

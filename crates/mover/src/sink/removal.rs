@@ -155,33 +155,36 @@ impl Removal {
         let (mut steps, mut remove) = (Vec::new(), Vec::new());
         steps.extend(listing.more.map(|more| Step::List(directory.clone(), Some(more))));
         for (component, found) in listing.found {
-            let name = match entry_name(directory, &component, found.as_ref().err(), options) {
+            let name = match directory.join(&component) {
                 Ok(name) => name,
                 // The removal of the directory does not need the names of its entries.
-                Err((_, fault))
-                    if fault.why == FaultKind::NameTooLong
-                        && options.filter.is_empty()
-                        && self.is_extra(directory) =>
-                {
+                Err(_) if options.filter.is_empty() && self.is_extra(directory) => continue,
+                Err(error) => {
+                    let why = FaultKind::NameTooLong;
+                    let fault = Fault::new(why, format!("cannot name a directory entry: {error}"));
+                    report(directory.clone(), &fault, peer);
+                    self.keep_with_contents(directory.clone(), names);
                     continue;
                 }
-                Err((about, fault)) => {
-                    // The object may have been removed meanwhile.
-                    if fault.why != FaultKind::NotFound {
-                        report(about, &fault, peer);
+            };
+            let metadata = match found {
+                Ok(found) => found.metadata,
+                // It may be excluded, or contain the source or entries to keep.
+                Err(fault) => {
+                    if !names.contains(&name) {
+                        report(name, &fault, peer);
                     }
                     self.keep_with_contents(directory.clone(), names);
                     continue;
                 }
             };
-            let metadata = found.ok().map(|found| found.metadata);
             if listed.may_remove && is_own_file(&component) && *component != *options.journal {
-                if self.may_remove_partial(&listed, metadata, names, options) {
+                if self.may_remove_partial(&listed, &metadata, names, options) {
                     pending_ops.remove_unreported(FilePath::new(0, name.as_bytes()), peer);
                 }
                 continue;
             }
-            match self.decide((&listed, &name, &component), metadata, names, options, peer) {
+            match self.decide((&listed, &name, &component), &metadata, names, options, peer) {
                 Decision::Descend => steps.push(Step::List(name, None)),
                 Decision::Keep => {}
                 // Its contents are visited before the directory itself.
@@ -250,12 +253,11 @@ impl Removal {
     fn may_remove_partial(
         &mut self,
         listed: &ListedDirectory,
-        metadata: Option<FileStat>,
+        metadata: &FileStat,
         names: &SourceNames,
         options: &SinkOptions,
     ) -> bool {
-        let is_old = !self.keeps_all_partials
-            && metadata.is_some_and(|metadata| metadata.mtime < options.keep_partials_since);
+        let is_old = !self.keeps_all_partials && metadata.mtime < options.keep_partials_since;
         if !is_old {
             self.keep_with_contents(listed.directory.clone(), names);
         }
@@ -266,14 +268,14 @@ impl Removal {
     fn decide<B: AsRef<[u8]>>(
         &mut self,
         (listed, name, component): (&ListedDirectory, &Name, &[u8]),
-        metadata: Option<FileStat>,
+        metadata: &FileStat,
         names: &SourceNames,
         options: &SinkOptions,
         peer: &mut PeerState<B>,
     ) -> Decision {
-        let is_directory = metadata.is_some_and(|metadata| metadata.kind == FileKind::Directory);
+        let is_directory = metadata.kind == FileKind::Directory;
         if is_directory && names.contains_directory(name) {
-            if listed.is_read || metadata.is_some_and(|metadata| options.protected.is_source(&metadata)) {
+            if listed.is_read || options.protected.is_source(metadata) {
                 self.protected_directories.insert(name.clone());
             }
             return Decision::Descend;
@@ -284,16 +286,15 @@ impl Removal {
             return Decision::Keep;
         }
         let is_left_out = !options.filter.includes(name, is_directory);
-        let why = match metadata {
-            _ if is_left_out => None,
-            Some(metadata) if listed.is_read || options.protected.contains_source(&metadata) => {
-                Some("not deleted: it is a source directory, or contains or is inside one")
-            }
+        let why = if is_left_out {
+            None
+        } else if listed.is_read || options.protected.contains_source(metadata) {
+            Some("not deleted: it is a source directory, or contains or is inside one")
+        } else {
             // It may be a file of the source under an equivalent name.
-            _ if listed.folds_more_names => {
-                Some("not deleted: this directory ignores case in names, and the destination itself does not")
-            }
-            _ => None,
+            let text =
+                "not deleted: this directory ignores case in names, and the destination itself does not";
+            listed.folds_more_names.then_some(text)
         };
         if let Some(why) = why {
             peer.report_problem(ProblemSubject::Name(name.clone()), Reason::Other, why);
@@ -325,22 +326,6 @@ impl Removal {
             peer.report_problem(ProblemSubject::Name(Name::root()), Reason::Other, text);
         }
         false
-    }
-}
-
-/// Returns the name of a listed entry, or the name and fault to report. Filters need its kind.
-fn entry_name(
-    directory: &Name,
-    component: &[u8],
-    fault: Option<&Fault>,
-    options: &SinkOptions,
-) -> Result<Name, (Name, Fault)> {
-    let too_long =
-        |error| Fault::new(FaultKind::NameTooLong, format!("cannot name a directory entry: {error}"));
-    let name = directory.join(component).map_err(|error| (directory.clone(), too_long(error)))?;
-    match fault.filter(|_| !options.filter.is_empty()) {
-        Some(fault) => Err((name, fault.clone())),
-        None => Ok(name),
     }
 }
 

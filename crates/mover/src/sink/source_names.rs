@@ -18,8 +18,8 @@ pub(super) struct SourceNames {
     all: NameSet<6>,
     /// Directories among these.
     directories: NameSet<6>,
-    /// Directories whose contents the source did not send.
-    mount_points: NameSet<6>,
+    /// Names of which the source did not send all contents, if they are directories.
+    unlisted: NameSet<6>,
     /// Whether the source sends no contents of mount points.
     one_file_system: bool,
 }
@@ -32,7 +32,7 @@ impl SourceNames {
             delete: options.delete,
             all: NameSet::default(),
             directories: NameSet::default(),
-            mount_points: NameSet::default(),
+            unlisted: NameSet::default(),
             one_file_system: options.one_file_system,
         }
     }
@@ -46,8 +46,17 @@ impl SourceNames {
         if !self.one_file_system || !self.delete {
             return Err(WireError::InvalidValue("a mount point that was not requested"));
         }
-        self.mount_points.add(case_folding::key(self.names, name));
+        self.unlisted.add(case_folding::key(self.names, name));
         Ok(())
+    }
+
+    /// Adds a name that the source has or may have, and whose contents are kept.
+    pub fn add_unlisted(&mut self, name: &Name) {
+        if self.delete {
+            let key = case_folding::key(self.names, name);
+            self.all.add(&key);
+            self.unlisted.add(&key);
+        }
     }
 
     /// Adds a name that is not a directory.
@@ -62,9 +71,7 @@ impl SourceNames {
         if self.delete {
             let key = case_folding::key(self.names, name);
             self.all.add(&key);
-            if !self.mount_points.has(&key) {
-                self.directories.add(&key);
-            }
+            self.directories.add(&key);
         }
     }
 
@@ -73,8 +80,9 @@ impl SourceNames {
         self.all.has(case_folding::key(self.names, name))
     }
 
-    /// Returns whether the source has a directory of this name.
+    /// Returns whether the source has a directory of this name, and sent all of its contents.
     pub fn contains_directory(&self, name: &Name) -> bool {
-        self.directories.has(case_folding::key(self.names, name))
+        let key = case_folding::key(self.names, name);
+        self.directories.has(&key) && !self.unlisted.has(&key)
     }
 }

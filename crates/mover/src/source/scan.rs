@@ -238,7 +238,7 @@ impl Scan {
         let scanned = |(origin, found): (Origin, Result<Option<FileInfo>, Fault>)| {
             let path = origin.path();
             let absent = || Fault::new(FaultKind::NotFound, "no such file or directory");
-            let found = found.and_then(|found| found.ok_or_else(absent));
+            let found = found.map_err(without_proof).and_then(|found| found.ok_or_else(absent));
             let (name, enter) = (origin.only.unwrap_or_else(Name::root), origin.enter);
             ScannedEntry { path, name, enter, listed_in: None, found }
         };
@@ -264,7 +264,10 @@ impl Scan {
             }
             Ok(listing) => listing,
             Err(fault) => {
-                let found = Err(as_change(fault));
+                let found = Err(match fault.why {
+                    FaultKind::NotFound => as_change(fault),
+                    _ => without_proof(fault),
+                });
                 return vec![ScannedEntry { path, name, enter: false, listed_in, found }];
             }
         };
@@ -278,6 +281,7 @@ impl Scan {
         let entries = listing.found.into_iter().filter(|(component, _)| !is_own_file(component));
         entries
             .map(|(component, found)| {
+                let found = found.map_err(without_proof);
                 let below = if path.name.is_empty() {
                     component.clone()
                 } else {
@@ -336,6 +340,17 @@ impl Scan {
         } else {
             PreviousName::Other
         }
+    }
+}
+
+/// Returns a fault that leaves open whether the object exists, of a kind from which no sink concludes
+/// that the source has nothing there.
+fn without_proof(fault: Fault) -> Fault {
+    match fault.why {
+        FaultKind::Changed | FaultKind::Attribute | FaultKind::NotKept => {
+            Fault { why: FaultKind::Other, ..fault }
+        }
+        _ => fault,
     }
 }
 

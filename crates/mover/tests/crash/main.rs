@@ -3,6 +3,7 @@
 //!
 //! Failures name their seed: `NUMAIO_SEED=N` runs only that one, `NUMAIO_SEEDS=N` runs this number.
 
+mod lookup_faults;
 mod oracle;
 mod trees;
 mod world;

@@ -16,7 +16,7 @@ use numaio_mover::sink::{
     SinkOptions, SyncMode, WriterIdentity,
 };
 use numaio_mover::source::{Origin, ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
-use numaio_mover::wire::{SinkChange, TransferId};
+use numaio_mover::wire::{Side as WireSide, SinkChange, TransferId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -112,6 +112,25 @@ impl Options {
     }
 }
 
+/// Calls of a port that find objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookupCall {
+    /// Each part of a listing.
+    Listing,
+    /// The lookup of each object, listed or not.
+    Object,
+}
+
+/// A call that fails.
+#[derive(Debug, Clone, Copy)]
+pub struct LookupFault {
+    pub side: WireSide,
+    pub call: LookupCall,
+    /// The number of earlier ones.
+    pub number: u64,
+    pub why: FaultKind,
+}
+
 /// The result of a run.
 #[derive(Debug)]
 pub struct RunResult {
@@ -145,6 +164,12 @@ pub struct World {
     pub corrupts_data: bool,
     /// Whether another transfer creates some of the sink's objects first.
     pub is_shared: bool,
+    /// A call that fails.
+    pub lookup_fault: Option<LookupFault>,
+    /// The number of such calls so far.
+    pub lookups: u64,
+    pub removal_limits: RemovalLimits,
+    pub protected: ProtectedPaths,
     seed: u64,
     chance: Chance,
     runs: u8,
@@ -200,6 +225,10 @@ impl World {
             fails_records: None,
             corrupts_data: false,
             is_shared: false,
+            lookup_fault: None,
+            lookups: 0,
+            removal_limits: RemovalLimits::default(),
+            protected: ProtectedPaths::default(),
             seed,
             chance,
             runs: 0,
@@ -231,7 +260,7 @@ impl World {
             accounts: None,
             sizes: 0..=u64::MAX,
             delete: options.delete,
-            removal_limits: RemovalLimits::default(),
+            removal_limits: self.removal_limits,
             existing: ExistingPolicy::default(),
             owner: FixedOwner::default(),
             itemize: false,
@@ -247,7 +276,7 @@ impl World {
             dry_run: false,
             keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
             names: NameMatching::Exact,
-            protected: ProtectedPaths::default(),
+            protected: self.protected.clone(),
             destination_created: false,
             report_changes: options.report_changes,
             alias: None,
@@ -397,11 +426,14 @@ impl World {
         match kind {
             0 => {
                 let (ticket, operation) = source.pending.remove(may_run[pick]);
-                source.core.handle(Event::Done(ticket, self.source.run(operation)));
+                let mut outcome = self.source.run(operation);
+                self.fail_lookup(WireSide::Source, &mut outcome);
+                source.core.handle(Event::Done(ticket, outcome));
             }
             1 => {
                 let (ticket, operation) = sink.pending.remove(pick);
-                let outcome = self.run_at_sink(operation);
+                let mut outcome = self.run_at_sink(operation);
+                self.fail_lookup(WireSide::Sink, &mut outcome);
                 sink.core.handle(Event::Done(ticket, outcome));
             }
             2 => source.inbox.pop_front().into_iter().for_each(|it| source.core.handle(Event::Received(it))),
@@ -431,6 +463,29 @@ impl World {
                 Outcome::Results(results)
             }
             _ => self.sink.run(operation),
+        }
+    }
+
+    /// Lets a call fail, if it is its turn.
+    fn fail_lookup(&mut self, side: WireSide, outcome: &mut Outcome<Vec<u8>>) {
+        let Some(failing) = self.lookup_fault.filter(|failing| failing.side == side) else { return };
+        let mut fault = || {
+            self.lookups += 1;
+            (self.lookups == failing.number + 1).then(|| Fault::new(failing.why, "injected"))
+        };
+        match (outcome, failing.call) {
+            (Outcome::Listed(listing), LookupCall::Listing) => {
+                fault().into_iter().for_each(|fault| *listing = Err(fault));
+            }
+            (Outcome::Listed(Ok(listing)), LookupCall::Object) => {
+                for (_, found) in &mut listing.found {
+                    fault().into_iter().for_each(|fault| *found = Err(fault));
+                }
+            }
+            (Outcome::Stat(all), LookupCall::Object) => {
+                all.iter_mut().for_each(|found| fault().into_iter().for_each(|fault| *found = Err(fault)));
+            }
+            _ => {}
         }
     }
 

@@ -91,8 +91,10 @@ impl TransferRequest {
     /// Finds or creates the directory of the destination.
     pub(super) fn destination(&self, one_file: bool) -> Result<Destination, TransferError> {
         let path = path_of(&self.to);
-        if self.base.is_directory(&path) {
-            return Ok(Destination { root: Some(path), ..Destination::default() });
+        match self.base.find_directory(&path) {
+            Ok(true) => return Ok(Destination { root: Some(path), ..Destination::default() }),
+            Ok(false) => {}
+            Err(error) => return Err(TransferError::File { path, error }),
         }
         if one_file && !self.to.ends_with(b"/") {
             let origin = SourcePath::parse(&self.to).filter(|origin| origin.only.is_some());

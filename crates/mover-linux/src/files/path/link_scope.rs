@@ -6,6 +6,7 @@ use crate::files::proc::path_of_fd;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -55,6 +56,10 @@ pub fn reopen(target: &OwnedFd) -> Option<Result<OwnedFd, Errno>> {
 }
 
 fn real_path(directory: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
-    let directory = directory.try_clone_to_owned().map_err(|_| Errno::MFILE)?;
-    path_of_fd(&directory).map_err(|_| Errno::NOENT)
+    // Without /proc the path is unknown, and not absent.
+    let errno = |error: io::Error| match Errno::from_io_error(&error) {
+        None | Some(Errno::NOENT) => Errno::NOSYS,
+        Some(errno) => errno,
+    };
+    path_of_fd(&directory.try_clone_to_owned().map_err(errno)?).map_err(errno)
 }

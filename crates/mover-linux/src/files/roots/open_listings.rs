@@ -1,7 +1,7 @@
 //! Partially listed directories.
 
+use crate::files::directory_reader::DirectoryReader;
 use numaio_mover::port::NameMatching;
-use rustix::fs::Dir;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ struct ListingTable {
 }
 
 /// An open directory and how it matches names.
-pub type OpenListing = (Dir, NameMatching);
+pub type OpenListing = (DirectoryReader, NameMatching);
 
 impl OpenListings {
     /// Keeps a directory below a root until it is listed further, and returns its number.
