@@ -55,6 +55,7 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
         hash: HashKind::Xxh3,
         policy: ChunkPolicy::for_port(BlockSize::default()),
         active_files: false,
+        truncation: true,
         storage: SourceStorage::single(SourceDevice { reads: 4, order: ReadOrder::PhysicalIfSlow }),
         mode: ReadMode::Auto,
         limit: None,

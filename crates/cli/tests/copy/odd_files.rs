@@ -34,6 +34,26 @@ fn active_files_are_copied_as_they_were_read() {
     assert!(fs::read(home.0.join("to/log")).ok() == fs::read(home.0.join("from/log")).ok());
 }
 
+/// As logs are when they are rotated: they are reported once, and copied up to the new end.
+#[test]
+fn truncated_files_are_copied_up_to_their_end() {
+    for end in [(7 << 20) + 3, 1 << 20, 0] {
+        let home = Home::new();
+        ["from", "to"].iter().for_each(|name| fs::create_dir(home.0.join(name)).expect("a folder"));
+        let content: Vec<u8> = (0..12u32 << 20).map(|index| (index * 31 + (index >> 9)) as u8).collect();
+        fs::write(home.0.join("from/log"), &content).expect("a file");
+        let args = ["-r", "--active-files", "copy", "--log-file", "report", "from/"];
+        let mut child = start_slow_copy(&home, &args, "to", "6M", 3 << 20);
+        let log = fs::File::options().write(true).open(home.0.join("from/log")).expect("a file");
+        log.set_len(end as u64).expect("truncated");
+        let status = child.limited_status().expect("ended");
+        let report = fs::read_to_string(home.0.join("report")).expect("a report");
+        assert_eq!((status.code(), report.matches("numaio: log: ").count()), (Some(4), 1), "{report}");
+        let there = fs::read(home.0.join("to/log")).expect("a copy");
+        assert!(there == content[..end], "{} of {end} bytes", there.len());
+    }
+}
+
 /// In a tree sockets are skipped; a named one is the whole request.
 #[test]
 fn named_objects_that_cannot_be_copied_are_reported() {

@@ -256,7 +256,8 @@ impl<B: AsRef<[u8]>> Sink<B> {
         };
         let expected = expected_state((content.size(), attributes.mtime), found);
         let itemized = self.options.itemize(Update::Transfer, inode, found);
-        FileTarget { name, content, block, at, in_place, attributes, key, expected, itemized }
+        let announced_size = content.size();
+        FileTarget { name, content, announced_size, block, at, in_place, attributes, key, expected, itemized }
     }
 
     /// Plans a file that needs no data: an empty one, or any in a dry run.

@@ -2,7 +2,7 @@
 
 use super::batches::MAX_OPEN_ENTRIES;
 use crate::entry::FileNumber;
-use crate::wire::{Frame, WireError};
+use crate::wire::{FileSent, Frame, TruncatedFile, WireError};
 use std::collections::{HashSet, VecDeque};
 
 /// Maximum deferred holes (64 MiB): more than a source announces for the files it may have in
@@ -100,7 +100,12 @@ impl<B> EarlyFrames<B> {
 impl DeferredPass {
     /// Returns whether a frame must wait for one of the same file that was deferred again.
     pub fn must_wait(&self, frame: &Frame) -> bool {
-        matches!(frame, Frame::FileSent(done) if self.deferred.contains(&done.file))
+        match frame {
+            Frame::FileSent(FileSent { file, .. }) | Frame::Truncated(TruncatedFile { file, .. }) => {
+                self.deferred.contains(file)
+            }
+            _ => false,
+        }
     }
 }
 

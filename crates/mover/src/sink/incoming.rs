@@ -12,7 +12,7 @@ use crate::journal::BlockHash;
 use crate::name::Name;
 use crate::port::{DecompressFn, Decompression, Fault, FaultKind, Operation, Ticket};
 use crate::unpreserved::is_complete;
-use crate::wire::{Chunk, FileSent, Holes, WireError};
+use crate::wire::{Chunk, FileSent, Holes, TruncatedFile, WireError};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The part of a file that one result of a write operation belongs to.
@@ -186,6 +186,22 @@ impl IncomingFiles {
             Some(file) => file.accept_end(done.bytes),
             None => Ok(()),
         }
+    }
+
+    /// Handles the truncation of a file at the source.
+    pub fn receive_truncation<B>(
+        &mut self,
+        TruncatedFile { file, size }: TruncatedFile,
+        batches: &Batches,
+        peer: &mut PeerState<B>,
+    ) -> Result<(), WireError> {
+        if !batches.is_decided(file) {
+            return Err(WireError::InvalidValue("the truncation of a file that was not requested"));
+        }
+        let Some(file) = self.files.get_mut(&file) else { return Ok(()) };
+        let omitted = file.truncate(size)?;
+        peer.totals.size = peer.totals.size.saturating_sub(omitted);
+        Ok(())
     }
 
     /// Returns whether the source may end: no file has missing data.

@@ -20,6 +20,8 @@ pub(super) struct FileTarget {
     pub name: Name,
     /// Its size and data ranges.
     pub content: Content,
+    /// The size with which it was announced.
+    pub announced_size: u64,
     /// The block size of the transfer.
     pub block: BlockSize,
     /// The file that is written to.
@@ -72,7 +74,7 @@ impl FileTarget {
 
     /// Returns whether the file is sent as a single part.
     pub fn is_one_block(&self) -> bool {
-        self.content.size() <= self.block.length()
+        self.announced_size <= self.block.length()
     }
 
     /// Widens extents of the file to complete blocks.
@@ -239,12 +241,26 @@ impl IncomingFile {
         options: &SinkOptions,
     ) -> Result<FileWrite, WireError> {
         self.accept_block(extent)?;
-        let is_complete = (extent.start(), extent.end()) == (0, self.target.content.size());
+        let is_complete =
+            self.target.is_one_block() && (extent.start(), extent.end()) == (0, self.target.content.size());
         let mut put = self.write_request(is_complete);
         put.parts = parts(&self.target.content, extent, &bytes);
         put.check = vec![(bytes, digest)];
         put.settle = is_complete.then(|| self.target.completion(options));
         Ok(put)
+    }
+
+    /// Ends the file where it was truncated at the source; returns the number of bytes that are not
+    /// sent.
+    pub fn truncate(&mut self, size: u64) -> Result<u64, WireError> {
+        let behind = Extent::between(size, self.target.content.size());
+        let behind = behind.filter(|_| self.done.is_none() && self.answered);
+        let behind = behind.ok_or(WireError::InvalidValue("the size of a truncated file"))?;
+        let content = Content::from_extents(size, self.target.content.extents());
+        self.target.content = content.map_err(|_| WireError::InvalidValue("the size of a truncated file"))?;
+        let before = self.missing_bytes();
+        self.left.remove(behind);
+        Ok(before - self.missing_bytes())
     }
 
     /// Accepts the announcement that all requested data was sent.
@@ -256,14 +272,17 @@ impl IncomingFile {
         Ok(())
     }
 
-    /// Returns the write that completes a file of many parts, once all of its data is written.
+    /// Returns the write that completes a file of many parts or of none, once all of its data is
+    /// written.
     pub fn start_completion(&mut self, options: &SinkOptions) -> Option<FileWrite> {
         let is_written = self.left.is_empty() && self.writing == 0 && self.is_announced();
-        if !is_written || self.target.is_one_block() {
+        let is_truncated_to_nothing = self.target.content.size() == 0;
+        if !is_written || self.target.is_one_block() && !is_truncated_to_nothing {
             return None;
         }
         self.writing += 1;
-        Some(FileWrite { settle: Some(self.target.completion(options)), ..self.write_request(false) })
+        let settle = Some(self.target.completion(options));
+        Some(FileWrite { settle, ..self.write_request(self.target.is_one_block()) })
     }
 
     /// Records that a write operation ended.

@@ -52,6 +52,7 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Frame::Chunk(chunk) => chunk.parts().iter().all(|part| self.is_requested(part.file)),
             Frame::Holes(holes) => self.is_requested(holes.file()),
             Frame::FileSent(done) => self.is_requested(done.file),
+            Frame::Truncated(file) => self.is_requested(file.file),
             Frame::Problem(Problem { about: ProblemSubject::File(file, _), .. }) => self.is_requested(*file),
             Frame::End(_) | Frame::AllSent => self.early_frames.is_empty() && self.has_answered_all(),
             _ => true,
@@ -90,6 +91,11 @@ impl<B: AsRef<[u8]>> Sink<B> {
             Frame::FileSent(done) => {
                 self.incoming.receive_file_sent(done, &self.batches)?;
                 self.settle_if_complete(done.file);
+                Ok(())
+            }
+            Frame::Truncated(file) => {
+                self.incoming.receive_truncation(file, &self.batches, &mut self.peer)?;
+                self.settle_if_complete(file.file);
                 Ok(())
             }
             Frame::FileHash(sum) => self.hashes.receive(sum),

@@ -29,9 +29,18 @@ pub(super) struct AnnouncedFile {
     hash_requested: bool,
     /// Extents that are read although the file has changed.
     read_as_it_is: ExtentSet,
+    /// The size by the latest lookup, if it became shorter.
+    end: u64,
+    /// Extents among those that ended before they were read.
+    unread: Vec<Extent>,
+    /// Number of lookups of the end.
+    lookups: u32,
     /// The compression results of a file with many blocks.
     history: CompressionHistory,
 }
+
+/// Maximum lookups of the end of a file that is truncated again and again.
+const MAX_LOOKUPS: u32 = 16;
 
 /// The start of sending a file.
 #[derive(Debug)]
@@ -40,6 +49,16 @@ pub(super) struct StartedFile {
     pub job: ReadJob,
     /// The holes to announce.
     pub holes: Vec<Extent>,
+}
+
+/// The extents of a truncated file that are still to be read.
+pub(super) struct TruncatedRest {
+    /// The new size; `None` if it did not become smaller.
+    pub size: Option<u64>,
+    /// Bytes that are not sent.
+    pub omitted: u64,
+    /// The extents.
+    pub extents: Vec<Extent>,
 }
 
 impl AnnouncedFile {
@@ -57,6 +76,9 @@ impl AnnouncedFile {
             path,
             name,
             identity,
+            end: content.size(),
+            unread: Vec::new(),
+            lookups: 0,
             content,
             data,
             wanted: None,
@@ -77,15 +99,38 @@ impl AnnouncedFile {
         &self.path
     }
 
-    /// Reads an extent again, although the file has changed; fails if that was tried before.
-    /// Returns the name for the first extent, to report the change.
-    pub fn read_again(&mut self, extent: Extent) -> Result<Option<Name>, ()> {
-        if self.read_as_it_is.covers(extent) {
-            return Err(());
-        }
-        let is_first = self.read_as_it_is.is_empty();
+    /// Reads an extent again, although the file has changed; returns `false` if that was tried
+    /// before, so that the file ends in it or before.
+    pub fn read_again(&mut self, extent: Extent) -> bool {
+        let is_new = !self.read_as_it_is.covers(extent);
         self.read_as_it_is.insert(extent);
-        Ok(is_first.then(|| self.name.clone()))
+        is_new
+    }
+
+    /// Records an extent that the file no longer contains completely.
+    pub fn add_unread(&mut self, extent: Extent) {
+        self.unread.push(extent);
+    }
+
+    /// Returns whether the end of a truncated file must be looked up: everything else was sent.
+    fn needs_lookup(&self) -> bool {
+        let unread: u64 = self.unread.iter().map(|extent| extent.length()).sum();
+        unread > 0 && self.wanted == Some(self.sent + unread)
+    }
+
+    /// Ends the file at its present size, or before; `None` if it was truncated too often.
+    pub fn truncate(&mut self, size: u64) -> Option<TruncatedRest> {
+        self.lookups += 1;
+        let end = size.min(self.end);
+        let unread = std::mem::take(&mut self.unread);
+        let length = |extents: &[Extent]| -> u64 { extents.iter().map(|extent| extent.length()).sum() };
+        let rest = |extent: &Extent| Extent::between(extent.start(), extent.end().min(end));
+        let extents: Vec<Extent> = unread.iter().filter_map(rest).collect();
+        let omitted = length(&unread) - length(&extents);
+        self.wanted = self.wanted.map(|wanted| wanted - omitted);
+        let size = (end < self.end).then_some(end);
+        self.end = end;
+        (self.lookups <= MAX_LOOKUPS).then_some(TruncatedRest { size, omitted, extents })
     }
 
     /// Returns the name at the sink.
@@ -137,12 +182,14 @@ pub(super) struct AnnouncedFiles {
     files: HashMap<FileNumber, AnnouncedFile>,
     on_device: Vec<usize>,
     block: u64,
+    /// Names of completely sent files that had changed, until they are reported.
+    changed: Vec<Name>,
 }
 
 impl AnnouncedFiles {
     /// Creates an empty set of files that are sent in blocks of this size.
     pub fn new(block: u64) -> Self {
-        Self { files: HashMap::new(), on_device: Vec::new(), block }
+        Self { files: HashMap::new(), on_device: Vec::new(), block, changed: Vec::new() }
     }
 
     /// Returns whether there are no files.
@@ -254,12 +301,27 @@ impl AnnouncedFiles {
         if file.wanted.is_none_or(|wanted| file.sent < wanted) {
             return None;
         }
-        let is_single_part = (extent.start(), extent.end()) == (0, file.content.size());
+        let is_single_part =
+            file.content.size() <= self.block && (extent.start(), extent.end()) == (0, file.end);
         self.complete(number).filter(|_| !is_single_part)
     }
 
     /// Removes a file that is completely sent; returns the announcement of its end.
     pub fn complete(&mut self, number: FileNumber) -> Option<FileSent> {
-        self.remove(number).map(|file| FileSent { file: number, bytes: file.sent })
+        let file = self.remove(number)?;
+        if !file.read_as_it_is.is_empty() {
+            self.changed.push(file.name);
+        }
+        Some(FileSent { file: number, bytes: file.sent })
+    }
+
+    /// Returns the names of files that were completely sent since the last call, and had changed.
+    pub fn take_changed(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Returns a file whose end must be looked up.
+    pub fn to_look_up(&self, number: FileNumber) -> Option<&FilePath> {
+        self.get(number).filter(|file| file.needs_lookup()).map(AnnouncedFile::path)
     }
 }

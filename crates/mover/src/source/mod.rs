@@ -48,6 +48,7 @@ use device_reads::DeviceReads;
 use hard_links::HardLinks;
 use request_counts::RequestCounts;
 use scan::Scan;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use stored_files::StoredFiles;
 
@@ -91,6 +92,8 @@ pub struct Source<B> {
     /// Files to hash, of each storage device.
     hash_queues: Vec<HashQueue<FileNumber>>,
     reading: DeviceReads,
+    /// Lookups of the ends of truncated files.
+    end_lookups: BTreeMap<Ticket, FileNumber>,
     bandwidth: BandwidthLimit,
     compression: CompressionPolicy,
     unpreserved: UnpreservedAttributes,
@@ -117,6 +120,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             requests: RequestCounts::default(),
             hash_queues: options.storage.devices().iter().map(|_| HashQueue::default()).collect(),
             reading: DeviceReads::new(&options)?,
+            end_lookups: BTreeMap::new(),
             bandwidth: BandwidthLimit::new(options.limit),
             compression: CompressionPolicy::new(options.compress, options.limit),
             unpreserved: UnpreservedAttributes::default(),
@@ -141,6 +145,9 @@ impl<B: AsRef<[u8]>> Source<B> {
                 scanned.into_iter().for_each(|scanned| self.add_scanned(scanned));
             }
             Outcome::Stat(found) => {
+                if let Some(number) = self.end_lookups.remove(&ticket) {
+                    return self.end_looked_up(number, found);
+                }
                 if self.reading.looked_up(ticket, &found) {
                     return;
                 }

@@ -75,6 +75,8 @@ pub struct SourceOptions {
     pub policy: ChunkPolicy,
     /// Whether files that change while they are read are sent as they were read, and reported.
     pub active_files: bool,
+    /// Whether the sink accepts files that are truncated meanwhile.
+    pub truncation: bool,
     /// The devices that hold the roots, with the order and the limit of reads in flight of each.
     pub storage: SourceStorage,
     /// How threads share the files of each device.

@@ -1,14 +1,19 @@
 //! Reading and sending requested data.
 
-use super::announced_files::StartedFile;
+use super::announced_files::{StartedFile, TruncatedRest};
 use super::scan::as_change;
 use super::Source;
 use crate::compression;
 use crate::entry::{FileNumber, MAX_EXTENTS};
 use crate::extent::Extent;
-use crate::port::{CompressFn, CompressionResult, ContentHash, Digest, Fault, FaultKind, Operation, Ticket};
+use crate::port::{
+    CompressFn, CompressionResult, ContentHash, Details, Digest, Fault, FaultKind, FileInfo, FileKind,
+    Operation, Ticket,
+};
 use crate::report::reason;
-use crate::wire::{Chunk, ChunkPart, FileHash, FileSent, Frame, Holes, ProblemSubject, Reason, WireError};
+use crate::wire::{
+    Chunk, ChunkPart, FileHash, FileSent, Frame, Holes, ProblemSubject, Reason, TruncatedFile, WireError,
+};
 use std::time::Duration;
 
 impl<B: AsRef<[u8]>> Source<B> {
@@ -82,6 +87,9 @@ impl<B: AsRef<[u8]>> Source<B> {
         for (file, extent) in announced {
             let done = self.files.record_sent(file, extent);
             self.send_end_of_file(done);
+            if self.options.active_files {
+                self.look_up_end(file);
+            }
         }
         for (file, extent, fault) in faults {
             match fault.why == FaultKind::Changed && self.options.active_files {
@@ -91,22 +99,61 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
     }
 
-    /// Reads a piece of a file that has changed since it was announced. It fails if it is shorter
-    /// now.
+    /// Reads a piece of a file that has changed since it was announced. If it is shorter now, the
+    /// rest of it is read when everything else was sent.
     fn read_as_it_is(&mut self, number: FileNumber, extent: Extent, fault: &Fault) {
         let Some(file) = self.files.get_mut(number) else { return };
         match file.read_again(extent) {
-            Ok(Some(name)) => {
-                let text = "changed while it was read: copied as it was read";
-                self.peer.report_problem(ProblemSubject::Name(name), Reason::Changed, text);
+            true => self.read_again(number, extent),
+            false if self.options.truncation => {
+                file.add_unread(extent);
+                self.look_up_end(number);
             }
-            Ok(None) => {}
-            Err(()) => return self.fail(number, fault),
+            false => self.fail(number, fault),
         }
+    }
+
+    fn read_again(&mut self, number: FileNumber, extent: Extent) {
         let Some(file) = self.files.get(number) else { return };
         let (device, pieces) = (file.device(), vec![file.read_piece(extent)]);
         let operation = Operation::Read { pieces, hash: self.options.hash.function(), pack: None };
         self.reading.submitted(device, self.peer.submit(operation), vec![(number, extent)]);
+    }
+
+    /// Looks up the end of a truncated file, if everything before it was sent.
+    fn look_up_end(&mut self, number: FileNumber) {
+        let Some(path) = self.files.to_look_up(number) else { return };
+        let (at, details) = (vec![path.clone()], Details::default());
+        let ticket = self.peer.submit(Operation::Stat { at, details, links: Vec::new() });
+        self.end_lookups.insert(ticket, number);
+    }
+
+    /// Handles the lookup of the end of a truncated file.
+    pub(super) fn end_looked_up(&mut self, number: FileNumber, found: Vec<Result<Option<FileInfo>, Fault>>) {
+        let found = found.into_iter().next().unwrap_or(Ok(None));
+        let size = match found {
+            Ok(Some(found)) if found.metadata.kind == FileKind::File => Ok(found.metadata.size),
+            Ok(_) => Err(Fault::new(FaultKind::Changed, "file changed during the transfer")),
+            Err(fault) => Err(fault),
+        };
+        let Some(file) = self.files.get_mut(number) else { return };
+        let rest = size.and_then(|size| {
+            let changes = || Fault::new(FaultKind::Changed, "file is truncated again and again");
+            file.truncate(size).ok_or_else(changes)
+        });
+        let TruncatedRest { size, omitted, extents } = match rest {
+            Ok(rest) => rest,
+            Err(fault) => return self.fail(number, &fault),
+        };
+        self.peer.totals.size = self.peer.totals.size.saturating_sub(omitted);
+        if let Some(size) = size {
+            self.peer.send(&Frame::Truncated(TruncatedFile { file: number, size }));
+        }
+        if extents.is_empty() {
+            let done = self.files.complete(number);
+            return self.send_end_of_file(done);
+        }
+        extents.into_iter().for_each(|extent| self.read_again(number, extent));
     }
 
     /// Sends parts of files: `length` bytes, or `packed` bytes if they are compressed.
@@ -137,6 +184,10 @@ impl<B: AsRef<[u8]>> Source<B> {
     fn send_end_of_file(&mut self, done: Option<FileSent>) {
         if let Some(done) = done {
             self.peer.send(&Frame::FileSent(done));
+        }
+        for name in self.files.take_changed() {
+            let text = "changed while it was read: copied as it was read";
+            self.peer.report_problem(ProblemSubject::Name(name), Reason::Changed, text);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Messages with the data of files.
 
+use super::bytes::{put_number, Reader};
 use super::error::{WireError, MAX_CHUNK, MAX_PARTS};
-use super::extents::check_extents;
+use super::extents::{check_extents, put_extents};
 use crate::entry::FileNumber;
 use crate::extent::Extent;
 use crate::hash::HashKind;
@@ -117,6 +118,11 @@ impl Holes {
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
+
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put_number(out, self.file.get());
+        put_extents(out, &self.extents);
+    }
 }
 
 /// All requested parts of a file were sent, and the file did not change meanwhile. Not sent for a
@@ -129,6 +135,35 @@ pub struct FileSent {
     pub bytes: u64,
 }
 
+impl FileSent {
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        put_number(out, self.file.get());
+        put_number(out, self.bytes);
+    }
+}
+
+/// The end of a file that became shorter while it was sent. Requested data behind it is not sent,
+/// and the last block ends there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TruncatedFile {
+    /// The file.
+    pub file: FileNumber,
+    /// Its size in bytes, less than before.
+    pub size: u64,
+}
+
+impl TruncatedFile {
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        put_number(out, self.file.get());
+        put_number(out, self.size);
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let file = FileNumber::new(reader.number("the number of a file")?)?;
+        Ok(Self { file, size: reader.number("the size of a file")? })
+    }
+}
+
 /// The content hash of a file at the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHash {
@@ -136,4 +171,11 @@ pub struct FileHash {
     pub file: FileNumber,
     /// BLAKE3 with 256 bits.
     pub digest: Digest,
+}
+
+impl FileHash {
+    pub(super) fn put(self, out: &mut Vec<u8>) {
+        put_number(out, self.file.get());
+        out.extend_from_slice(&self.digest.0);
+    }
 }

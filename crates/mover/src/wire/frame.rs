@@ -5,7 +5,7 @@ use super::bytes::{put_bytes, put_frame, put_number, Reader};
 use super::data_requests::{DataRequest, DataRequests, NeededData};
 use super::error::{WireError, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, MIN_VERSION, VERSION};
 use super::extents::{put_extents, read_extents};
-use super::file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes};
+use super::file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes, TruncatedFile};
 use super::itemized::{Itemized, MAX_ITEMIZED};
 use super::problem::{DisplayText, Problem, ProblemSubject, Reason, Side};
 use super::results::{ChangeKind, EndTotals, ManifestEntry, SinkChange};
@@ -40,6 +40,8 @@ pub enum Frame {
     Holes(Holes),
     /// All requested parts of a file were sent.
     FileSent(FileSent),
+    /// A file that was truncated while it was sent; sent by the source if the sink accepts it.
+    Truncated(TruncatedFile),
     /// A problem of the sending side.
     Problem(Problem),
     /// The end of the stream.
@@ -77,6 +79,7 @@ const STORED_ENTRIES: u8 = 14;
 const ALL_SENT: u8 = 15;
 /// Kind of a frame that only ports send and receive.
 const PORT_MESSAGE: u8 = 16;
+const TRUNCATED: u8 = 17;
 /// Maximum payload of a message of the port.
 pub const MAX_PORT_MESSAGE: usize = 8 << 10;
 
@@ -151,22 +154,23 @@ impl Frame {
                 }
             }
             Self::Holes(holes) => {
-                put_number(&mut payload, holes.file().get());
-                put_extents(&mut payload, holes.extents());
+                holes.put(&mut payload);
                 HOLES
             }
             Self::FileSent(sent) => {
-                put_number(&mut payload, sent.file.get());
-                put_number(&mut payload, sent.bytes);
+                sent.put(&mut payload);
                 FILE_SENT
+            }
+            Self::Truncated(file) => {
+                file.put(&mut payload);
+                TRUNCATED
             }
             Self::DataRequests(requests) => {
                 put_requests(&mut payload, requests);
                 DATA_REQUESTS
             }
             Self::FileHash(hash) => {
-                put_number(&mut payload, hash.file.get());
-                payload.extend_from_slice(&hash.digest.0);
+                hash.put(&mut payload);
                 FILE_HASH
             }
             Self::ManifestEntry(entry) => {
@@ -219,6 +223,7 @@ impl Frame {
                 file: read_file(&mut reader)?,
                 bytes: reader.number("a count of bytes")?,
             }),
+            TRUNCATED => Self::Truncated(TruncatedFile::read(&mut reader)?),
             DATA_REQUESTS => Self::DataRequests(read_requests(&mut reader)?),
             FILE_HASH => {
                 let file = read_file(&mut reader)?;
@@ -273,7 +278,7 @@ pub fn max_payload(kind: u8) -> Result<usize, WireError> {
         CHUNK => 1 + MAX_PARTS * (3 * NUMBER + 32),
         COMPRESSED_CHUNK => NUMBER + max_payload(CHUNK)?,
         HOLES => 2 * NUMBER + MAX_EXTENTS * 2 * NUMBER,
-        FILE_SENT => 2 * NUMBER,
+        FILE_SENT | TRUNCATED => 2 * NUMBER,
         FILE_HASH => NUMBER + 32,
         MANIFEST_ENTRY => NUMBER + MAX_NAME + 32,
         CHANGE => 1 + NUMBER + MAX_NAME + NUMBER,

@@ -183,6 +183,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         3 => batch().prop_map(Frame::Batch),
         2 => chunk.prop_map(Frame::Chunk),
         1 => (file(), any::<u64>()).prop_map(|(file, bytes)| Frame::FileSent(FileSent { file, bytes })),
+        1 => (file(), any::<u64>()).prop_map(|(file, size)| Frame::Truncated(TruncatedFile { file, size })),
         2 => wants.prop_map(Frame::DataRequests),
         1 => holes,
         1 => testing::name().prop_map(Frame::MountPoint),

@@ -10,7 +10,7 @@ mod world;
 
 use numaio_mover::compression::CompressMode;
 use numaio_mover::hash::HashKind;
-use numaio_mover::simulator::{Chance, Disk, Kind, Object, Refusals};
+use numaio_mover::simulator::{Chance, Disk, Inode, Kind, Object, Refusals};
 use numaio_mover::sink::SyncMode;
 use world::{Interruption, Options, RunResult, World};
 
@@ -277,6 +277,50 @@ fn file_that_changes_during_the_transfer_is_reported() {
         reported += u32::from(changed);
     });
     assert!(std::env::var("NUMAIO_SEED").is_ok() || (5..40).contains(&reported), "{reported}");
+}
+
+/// One fate of one file: it is reported once, and what was read up to its new end is a copy.
+#[test]
+fn truncated_file_is_copied_up_to_its_end() {
+    let content = |disk: &Disk| match disk.tree().get(&b"large"[..]) {
+        Some((_, Inode { object: Object::File(content, _), .. })) => content.clone(),
+        other => panic!("expected a file, got {other:?}"),
+    };
+    let (mut cut, mut emptied) = (0, 0);
+    seeds(150, |seed| {
+        let mut chance = Chance::new(8_000_000 + seed);
+        let size = if chance.once_in(2) { 60_000 } else { (5 << 20) + 7 };
+        let source = trees::one_large(&mut chance, size);
+        let before = content(&source);
+        let mut world = World::new(source, Disk::default(), seed);
+        let sizes = [0, 1 + chance.below(size - 1), (1 << 20).min(size - 1), size - 1];
+        let first = sizes[chance.below(4) as usize];
+        let at = 1 + chance.below(if size < 1 << 20 { 14 } else { 40 });
+        world.truncations = vec![(at, first)];
+        if first > 0 && chance.once_in(3) {
+            world.truncations.push((at + 1 + chance.below(20), chance.below(first)));
+        }
+        let options = Options { in_place: chance.once_in(4), ..Options::random(&mut chance) };
+        let options = Options { active_files: true, checksum: false, ..options };
+        let ended = world.run(&options, None);
+        assert!(ended.done, "seed {seed}: {ended:?}");
+        let there = content(&world.sink);
+        let sizes = world.truncations.iter().map(|(_, size)| *size).chain([size]);
+        assert!(sizes.into_iter().any(|size| size == there.len() as u64), "seed {seed}: {}", there.len());
+        assert!(before.starts_with(&there), "seed {seed}");
+        assert!(ended.failures.len() < 2, "seed {seed}: {:?}", ended.failures);
+        if !ended.failures.is_empty() {
+            assert!(ended.failures[0].contains("reason: Changed"), "seed {seed}: {:?}", ended.failures);
+            cut += u32::from(!there.is_empty());
+            emptied += u32::from(there.is_empty());
+        }
+        world.truncations.clear();
+        let again = world.run(&options, None);
+        assert!(again.done && again.failures.is_empty(), "seed {seed}: {again:?}");
+        assert!(content(&world.source) == content(&world.sink), "seed {seed}");
+    });
+    let is_single = std::env::var("NUMAIO_SEED").is_ok();
+    assert!(is_single || cut > 20 && emptied > 5, "{cut} were cut, {emptied} emptied");
 }
 
 #[test]

@@ -154,6 +154,8 @@ pub struct World {
     pub before: BTreeMap<Vec<u8>, (u64, Inode)>,
     /// The step at which the file of the source is modified.
     pub change_at: Option<u64>,
+    /// Steps at which the file of the source is truncated, and its sizes.
+    pub truncations: Vec<(u64, u64)>,
     /// Whether everything happens in order and without delay.
     pub in_order: bool,
     /// Whether the sink rejects compressed data.
@@ -220,6 +222,7 @@ impl World {
             sink,
             before,
             change_at: None,
+            truncations: Vec::new(),
             in_order: false,
             rejects_compressed: false,
             fails_records: None,
@@ -323,6 +326,9 @@ impl World {
             step += 1;
             if self.change_at == Some(step) {
                 self.modify_source();
+            }
+            if let Some((_, size)) = self.truncations.iter().find(|(at, _)| *at == step) {
+                truncate(&mut self.source, *size);
             }
             match crash.filter(|(at, _)| *at == step) {
                 Some((_, Interruption::Disconnect)) => {
@@ -537,6 +543,17 @@ fn flip_bytes(disk: &mut Disk, seconds: i64) {
     }
 }
 
+/// Truncates the file of a disk.
+fn truncate(disk: &mut Disk, size: u64) {
+    let Some((name, (_, mut inode))) = disk.tree().into_iter().nth(1) else { return };
+    if let numaio_mover::simulator::Object::File(content, pages) = &mut inode.object {
+        content.truncate(size as usize);
+        pages.retain(|page| page * 4_096 < size);
+    }
+    inode.mtime.seconds += 1;
+    disk.put(&name, inode);
+}
+
 fn failure(report: &Report) -> Option<String> {
     match report {
         Report::Problem(problem) if !problem.reason.is_about_attributes() => Some(format!("{problem:?}")),
@@ -585,6 +602,7 @@ fn source_options(options: &Options, transfer: [u8; 16]) -> SourceOptions {
         hash: options.hash,
         policy,
         active_files: options.active_files,
+        truncation: true,
         storage: SourceStorage::single(SourceDevice { reads: 4, order: options.order }),
         mode: options.mode,
         limit: None,

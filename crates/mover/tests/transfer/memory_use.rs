@@ -195,6 +195,7 @@ fn source_options(case: Case) -> SourceOptions {
         hash: HashKind::Xxh3,
         policy: ChunkPolicy::for_port(BlockSize::default()),
         active_files: false,
+        truncation: true,
         storage: SourceStorage::single(SourceDevice { reads: 4, order: ReadOrder::PhysicalIfSlow }),
         mode: ReadMode::Auto,
         limit: None,

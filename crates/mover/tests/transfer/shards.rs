@@ -47,7 +47,7 @@ fn at_source(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
             let below = String::from_utf8_lossy(&directory.name).into_owned();
             let slash = if below.is_empty() { "" } else { "/" };
             let found = list(&below).into_iter().map(|name| {
-                let vanished = Fault::new(FaultKind::Changed, "vanished");
+                let vanished = Fault::new(FaultKind::NotFound, "vanished");
                 let object = object(&format!("{below}{slash}{name}"));
                 let is_there = below != "directory-0" || name != "file-0";
                 (name.into_bytes().into(), if is_there { Ok(object) } else { Err(vanished) })

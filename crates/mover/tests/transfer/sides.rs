@@ -45,6 +45,7 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
         hash: HashKind::None,
         policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port(BlockSize::default()) },
         active_files: false,
+        truncation: true,
         storage: SourceStorage::single(SourceDevice {
             reads: 2,
             order: if by_address { ReadOrder::PhysicalIfSlow } else { ReadOrder::Inode },

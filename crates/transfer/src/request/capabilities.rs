@@ -23,6 +23,8 @@ pub struct Capabilities {
     /// The change times of large files.
     #[serde(rename = "changed")]
     pub change_times: bool,
+    /// Files that are truncated while they are read.
+    pub truncation: bool,
     /// The block size: in a request the one that the user or the sink wants, in a reply the one
     /// that the peer uses. An older numaio omits it and uses the default.
     #[serde(with = "crate::block_bytes")]
@@ -48,6 +50,7 @@ impl Default for Capabilities {
             hard_links: true,
             named_acls: false,
             change_times: false,
+            truncation: false,
             block: None,
             known_options: KnownOptions::default(),
         }

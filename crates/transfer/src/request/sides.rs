@@ -150,6 +150,7 @@ impl TransferRequest {
             skip_directory: None,
             hash: self.options.hash.kind(),
             active_files: self.options.active_files == ActiveFiles::Copy,
+            truncation: sink.truncation,
             policy: ChunkPolicy::for_port(sink.block_size()),
             storage: site.source_storage(self.options.order),
             mode: self.options.mode.kind(),

@@ -76,6 +76,7 @@ impl TransferRequest {
                 holes: true,
                 named_acls: true,
                 change_times: true,
+                truncation: true,
                 block,
                 known_options: KnownOptions::all(),
                 ..Capabilities::default()
