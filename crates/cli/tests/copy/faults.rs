@@ -207,6 +207,27 @@ fn reports_a_vanished_file_and_copies_the_others() {
     assert!(found, "each time all files had been read before one was deleted");
 }
 
+/// As on a broken disk: thousands of lines would hide the others.
+#[test]
+fn counts_failures_with_the_same_cause() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("src")).expect("a folder");
+    for index in 0..25 {
+        symlink("nowhere", home.0.join(format!("src/{index}"))).expect("a link");
+    }
+    symlink("loop", home.0.join("src/loop")).expect("a link");
+    let cause = "the target of this symbolic link does not exist (source)";
+    let output = copy(&home, &["-rL", "src/", "dst"]);
+    assert_eq!((output.code, output.err.matches(cause).count()), (Some(3), 11), "{}", output.err);
+    let counted = format!("numaio: 15 more: {cause}\n");
+    assert!(output.err.contains(&counted) && output.err.contains("loop: "), "{}", output.err);
+    assert!(output.out.contains("--verbose lists all"), "{}", output.out);
+    let output = copy(&home, &["-rLv", "src/", "dst"]);
+    assert_eq!((output.err.matches(cause).count(), output.err.contains(" more: ")), (25, false));
+    let output = copy(&home, &["-rL", "--json", "src/", "dst"]);
+    assert_eq!(output.out.lines().filter(|line| line.contains("does not exist")).count(), 25);
+}
+
 #[test]
 fn circular_links_fail_when_followed_and_are_copied_as_links() {
     let home = Home::new();

@@ -5,6 +5,7 @@ mod attached_args;
 mod attribute_args;
 mod change_report;
 mod delete_args;
+mod failure_lines;
 mod filter_args;
 mod forwarded_options;
 mod input_files;

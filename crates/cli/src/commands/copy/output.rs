@@ -3,6 +3,7 @@
 
 use super::args::{CopyArgs, DisplayArgs};
 use super::change_report::{item_line, ChangeCounts};
+use super::failure_lines::FailureLines;
 use super::log_file::LogFile;
 use super::manifest::Manifest;
 use crate::failure::transfer::RESUME_HINT;
@@ -22,6 +23,7 @@ use numaio_transfer::event::{
 };
 use numaio_transfer::jobs::JobRecorder;
 use numaio_transfer::reporter::{Notice, Observer, ProblemCounts, TransferEnd};
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::mem::replace;
 use std::process::ExitCode;
@@ -66,6 +68,8 @@ pub struct CopyOutput {
     /// Counts of the changes, with `--stats`.
     counts: Option<ChangeCounts>,
     log: Option<LogFile>,
+    /// Failures that were shown.
+    failures: FailureLines,
     /// Records the events as a job.
     recorder: JobRecorder,
     /// Whether another numaio reads the events and needs the progress.
@@ -119,6 +123,7 @@ impl CopyOutput {
             itemize: args.report.itemize_changes,
             counts: args.report.stats.then(ChangeCounts::default),
             log,
+            failures: FailureLines::default(),
             recorder: args.recorder.clone(),
             attached: args.attached,
             shown: ShownPlaces::default(),
@@ -198,12 +203,15 @@ impl CopyOutput {
             }
             // The reason of a failed transfer is the failure of the command.
             Event::Problem(JobProblem { name: Some(name), text, side, .. }) => {
-                self.clear();
-                // Errors are printed even with --quiet.
-                let _ = writeln!(io::stderr(), "numaio: {name}: {text} ({side})");
+                let cause = format!("{text} ({side})");
+                if self.failures.add(&cause) || self.verbose {
+                    self.print_failure(format_args!("{name}: {cause}"));
+                }
             }
             Event::Placement(placement) => placement_lines(placement).into_iter().for_each(output::detail),
             Event::End(end) => {
+                let others = self.failures.others().filter(|_| !self.verbose);
+                others.for_each(|(cause, count)| self.print_failure(format_args!("{count} more: {cause}")));
                 let statistics = self.counts.map(|counts| counts.statistics(&end.totals));
                 self.text += &statistics.map_or(String::new(), |it| statistics_text(&it, end.seconds));
                 if !self.quiet {
@@ -214,6 +222,12 @@ impl CopyOutput {
         }
     }
 
+    /// Prints a failure, even with `--quiet`.
+    fn print_failure(&self, failure: fmt::Arguments<'_>) {
+        self.clear();
+        let _ = writeln!(io::stderr(), "numaio: {failure}");
+    }
+
     /// Returns the line of the end, with the shard if there is one.
     fn end_line(&self, end: &EndEvent) -> String {
         let shard = self.shard.map(|shard| format!("shard {shard}: ")).unwrap_or_default();
@@ -222,7 +236,9 @@ impl CopyOutput {
 
     fn summary(&self, end: &EndEvent) -> String {
         let mut text = self.end_line(end) + "\n";
-        if end.totals.failed > MANY_FAILURES {
+        if !self.verbose && self.failures.others().next().is_some() {
+            text += "The first failures of each cause are listed above; --verbose lists all.\n";
+        } else if end.totals.failed > MANY_FAILURES {
             text += &format!("All {} failures are listed above.\n", end.totals.failed);
         }
         text
@@ -343,6 +359,7 @@ impl Observer for CopyOutput {
 
     fn restart(&mut self) {
         self.recorder.clear_problems();
+        self.failures = FailureLines::default();
         let emptied = self.manifest.as_mut().map_or(Ok(()), Manifest::restart);
         self.keep_first_failure(emptied);
     }
