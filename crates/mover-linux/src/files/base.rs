@@ -105,7 +105,7 @@ impl Base {
         self.find(path, OFlags::DIRECTORY).is_ok()
     }
 
-    /// As [`Base::is_directory`], but a path that cannot be looked up is not taken for a missing one.
+    /// As [`Base::is_directory`], but a path that cannot be looked up is not taken for missing.
     ///
     /// # Errors
     /// I/O error.

@@ -33,8 +33,8 @@ impl Roots {
     }
 
     fn open_to_list(&self, resolver: &mut Resolver<'_>, at: &FilePath) -> Result<OwnedFd, Fault> {
-        // A path through followed links may end at a link whose target is missing. Without a root, in
-        // a dry run, nothing exists.
+        // A followed link in the path may have lost its target. Without a root, in a dry run,
+        // nothing exists.
         let proves_absence =
             || self.followed.is_none() && self.roots.get(at.root as usize).is_none_or(is_linked);
         let place = resolver
@@ -140,7 +140,7 @@ mod tests {
         for (request, from) in [(LOOKUP, 0), entries, (GETATTR, 0), (OPENDIR, 0), (READDIR, 0), (READDIR, 1)]
         {
             let mut failures = 0;
-            // An interrupted read is repeated, and the kernel opens directories without a request if
+            // An interrupted read is repeated. The kernel opens directories without a request if
             // that is not implemented.
             let is_failure = |errno: &i32| match request {
                 READDIR => *errno != libc::EINTR,

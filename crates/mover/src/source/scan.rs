@@ -343,7 +343,7 @@ impl Scan {
     }
 }
 
-/// Returns a fault that leaves open whether the object exists, of a kind from which no sink concludes
+/// Returns a fault that leaves open whether the object exists. Of some kinds, a sink would conclude
 /// that the source has nothing there.
 fn without_proof(fault: Fault) -> Fault {
     match fault.why {
