@@ -33,7 +33,7 @@ impl DirectoryReader {
         self.has_ended && self.pending.is_empty()
     }
 
-    /// Returns up to `most` further names, none only at the end.
+    /// Returns the next names, `most` at most, and none only at the end.
     pub fn read(&mut self, most: usize) -> Result<Vec<NamedInode>, Errno> {
         let mut buffer = Vec::with_capacity(BUFFER);
         let mut entries = RawDir::new(&self.directory, buffer.spare_capacity_mut());

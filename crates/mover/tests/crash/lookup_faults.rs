@@ -122,7 +122,7 @@ fn partially_failed_listings_remove_nothing_that_the_source_has() {
     }
 }
 
-/// A directory that vanished after it was listed is no doubt about the others.
+/// A directory that vanished does not protect other extra entries.
 #[test]
 fn absent_directories_are_removed() {
     let (source, sink) = disks(0);
