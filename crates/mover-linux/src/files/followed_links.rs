@@ -2,6 +2,7 @@
 
 use super::data_runs::RunBudget;
 use super::fault::fault;
+use super::file_handle::handle_hash;
 use super::file_stat::file_stat;
 use super::path::{reopen, LinkScope, ResolvedName};
 use super::roots::Roots;
@@ -27,6 +28,8 @@ impl Roots {
         };
         let (data, address) = self.data_and_address(&stat, details, budget, || reopen(&target)?.ok());
         let metadata = file_stat(&stat);
+        let wants_handle = details.handles && metadata.kind == FileKind::Directory;
+        let handle = wants_handle.then(|| handle_hash(&target, b"")).flatten();
         let (target, is_link_destination) = (None, false);
         Ok(FileInfo {
             metadata,
@@ -37,6 +40,7 @@ impl Roots {
             data,
             address,
             is_link_destination,
+            handle,
         })
     }
 

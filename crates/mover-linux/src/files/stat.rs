@@ -3,6 +3,7 @@
 use super::data_runs::{data_runs, RunBudget};
 use super::extents::address;
 use super::fault::fault;
+use super::file_handle::handle_hash;
 use super::file_stat::file_stat;
 use super::path::{reject_short_name, ResolvedName, Resolver};
 use super::proc::path_of_fd;
@@ -71,6 +72,8 @@ impl Roots {
             true => xattrs_of(place, self.super_user)?,
             false => FoundXattrs::default(),
         };
+        let wants_handle = details.handles && metadata.kind == FileKind::Directory;
+        let handle = wants_handle.then(|| handle_hash(place.directory, place.name)).flatten();
         let open = || place.open(OFlags::RDONLY, Mode::empty()).ok();
         let (data, address) = self.data_and_address(&stat, details, budget, open);
         Ok(FileInfo {
@@ -82,6 +85,7 @@ impl Roots {
             data,
             address,
             is_link_destination: false,
+            handle,
         })
     }
 

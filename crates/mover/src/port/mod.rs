@@ -28,8 +28,8 @@ pub use operation::{
     OpenMode, OpenedJournal, Operation, Outcome, Part, ReadPiece, RunningHash, SourceRemoval,
 };
 pub use stat::{
-    Details, FileInfo, FileKind, FileStat, Identity, KeptAttributes, ListedEntry, Listing, NameMatching,
-    Stamp,
+    Details, DirectoryIdentity, FileInfo, FileKind, FileStat, Identity, KeptAttributes, ListedEntry, Listing,
+    NameMatching, Stamp,
 };
 
 pub use xattr::{is_root_only_xattr, is_security_label, Xattr};

@@ -75,6 +75,26 @@ pub struct Identity {
     pub mtime: Stamp,
 }
 
+/// Identifies a directory of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryIdentity {
+    /// Identifier of the file system.
+    pub volume: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Hash of the file handle, if the file system has one: it may show several volumes as one,
+    /// whose inode numbers are equal.
+    pub handle: Option<u64>,
+}
+
+impl DirectoryIdentity {
+    /// Returns whether both are the same directory, as far as known.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.volume, self.inode) == (other.volume, other.inode)
+            && self.handle.zip(other.handle).is_none_or(|(one, other)| one == other)
+    }
+}
+
 /// Optional metadata to collect; each costs additional system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Details {
@@ -86,6 +106,8 @@ pub struct Details {
     pub address: bool,
     /// For a listed directory: how it compares names.
     pub names: bool,
+    /// File handles of directories.
+    pub handles: bool,
 }
 
 /// An object and its collected metadata.
@@ -109,6 +131,16 @@ pub struct FileInfo {
     ///
     /// Such a link would become dangling or refer to itself, and the object would be lost.
     pub is_link_destination: bool,
+    /// Hash of the file handle of a directory; `None` if unknown or not requested.
+    pub handle: Option<u64>,
+}
+
+impl FileInfo {
+    /// Returns the identity of a directory.
+    pub fn directory_identity(&self) -> DirectoryIdentity {
+        let FileStat { volume, inode, .. } = self.metadata;
+        DirectoryIdentity { volume, inode, handle: self.handle }
+    }
 }
 
 /// A directory entry: its name without slashes, and its metadata or the error.
@@ -157,5 +189,18 @@ impl Default for KeptAttributes {
     /// Returns all attributes.
     fn default() -> Self {
         Self { modes: true, owners: true, times: true, xattrs: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_with_equal_numbers_and_other_handles_differ() {
+        let identity = |inode, handle| DirectoryIdentity { volume: 1, inode, handle };
+        let subvolume = identity(256, Some(1));
+        assert!(subvolume.is_same(&subvolume) && subvolume.is_same(&identity(256, None)));
+        assert!(!subvolume.is_same(&identity(256, Some(2))) && !subvolume.is_same(&identity(257, Some(1))));
     }
 }

@@ -195,6 +195,7 @@ impl Disk {
             data,
             address,
             is_link_destination: false,
+            handle: None,
         })
     }
 

@@ -32,10 +32,10 @@ impl<B: AsRef<[u8]>> Source<B> {
         let is_directory = found.metadata.kind == FileKind::Directory;
         let is_mount_point = self.options.one_file_system
             && is_directory
-            && listed_in.as_ref().is_some_and(|above| above.volume != found.metadata.volume);
+            && listed_in.as_ref().is_some_and(|above| above.identity.volume != found.metadata.volume);
         let is_loop = self.options.follow_links
             && is_directory
-            && listed_in.as_ref().is_some_and(|above| above.is_or_is_within(&found.metadata));
+            && listed_in.as_ref().is_some_and(|above| above.is_or_is_within(&found.directory_identity()));
         if is_loop {
             let text = "this symbolic link leads to a directory that contains it";
             return self.peer.report_problem(ProblemSubject::Name(name), Reason::Link, text);
@@ -48,7 +48,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             PreviousName::New => {}
             // Directories of several origins are merged.
             PreviousName::Directory if is_directory && enter => {
-                return self.scan.enter(path, name, &found.metadata, listed_in);
+                return self.scan.enter(path, name, found.directory_identity(), listed_in);
             }
             PreviousName::Other if is_directory && enter => {
                 return self
@@ -73,7 +73,7 @@ impl<B: AsRef<[u8]>> Source<B> {
             return self.send_entry(Entry { name, object });
         }
         if is_directory && enter {
-            self.scan.enter(path.clone(), name.clone(), &found.metadata, listed_in);
+            self.scan.enter(path.clone(), name.clone(), found.directory_identity(), listed_in);
         }
         if let Kind::File(content) = &inode.kind {
             self.add_file(path, &name, content, &found);

@@ -1,6 +1,6 @@
 //! A directory while it is listed.
 
-use crate::port::FileStat;
+use crate::port::DirectoryIdentity;
 use std::sync::Arc;
 
 /// Identifies a directory that several origins have.
@@ -9,10 +9,8 @@ pub(super) type MergeNumber = u64;
 /// A directory that is listed.
 #[derive(Debug)]
 pub(super) struct ListedDirectory {
-    /// Its file system.
-    pub volume: u64,
-    /// Its inode number.
-    pub inode: u64,
+    /// Its identity.
+    pub identity: DirectoryIdentity,
     /// The merged directory that it is part of.
     pub merged: Option<MergeNumber>,
     /// The directory that contains it; only known if links are followed.
@@ -21,8 +19,8 @@ pub(super) struct ListedDirectory {
 
 impl ListedDirectory {
     /// Returns whether an object is this directory, or a known one that contains it.
-    pub fn is_or_is_within(&self, metadata: &FileStat) -> bool {
+    pub fn is_or_is_within(&self, other: &DirectoryIdentity) -> bool {
         let mut above = std::iter::successors(Some(self), |directory| directory.parent.as_deref());
-        above.any(|directory| (directory.volume, directory.inode) == (metadata.volume, metadata.inode))
+        above.any(|directory| directory.identity.is_same(other))
     }
 }

@@ -10,7 +10,7 @@ use crate::filter::Filter;
 use crate::hash::HashKind;
 use crate::mode_changes::ModeChanges;
 use crate::name::Name;
-use crate::port::FilePath;
+use crate::port::{DirectoryIdentity, FilePath};
 use crate::shard::Shard;
 use crate::wire::TransferId;
 
@@ -66,9 +66,8 @@ pub struct SourceOptions {
     /// Whether an origin without any entry is reported as a problem, because its file system may
     /// not be mounted and the sink would remove everything.
     pub rejects_empty: bool,
-    /// A directory to skip, by device and inode: the destination, which would be copied into
-    /// itself.
-    pub skip_directory: Option<(u64, u64)>,
+    /// A directory to skip: the destination, which would be copied into itself.
+    pub skip_directory: Option<DirectoryIdentity>,
     /// The hash function.
     pub hash: HashKind,
     /// How to split files, into blocks of the size of both sides.

@@ -9,7 +9,9 @@ use crate::drive::PeerState;
 use crate::name::Name;
 use crate::name_set::NameSet;
 use crate::own_files::is_own_file;
-use crate::port::{Details, Fault, FaultKind, FileInfo, FilePath, FileStat, Listing, Operation, Ticket};
+use crate::port::{
+    Details, DirectoryIdentity, Fault, FaultKind, FileInfo, FilePath, Listing, Operation, Ticket,
+};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -103,7 +105,12 @@ impl Scan {
         let order = OriginOrder::of(origins, &options.storage);
         let origins_per_step = if order == OriginOrder::Sequential { 1 } else { NAMES_PER_LISTING };
         Self {
-            details: Details { xattrs: options.xattrs, holes: true, ..Details::default() },
+            details: Details {
+                xattrs: options.xattrs,
+                holes: true,
+                handles: options.follow_links || options.skip_directory.is_some(),
+                ..Details::default()
+            },
             recursive: options.recursive,
             must_have_entries: match options.rejects_empty {
                 true => origins.iter().map(Origin::path).collect(),
@@ -306,7 +313,7 @@ impl Scan {
         &mut self,
         path: FilePath,
         name: Name,
-        metadata: &FileStat,
+        identity: DirectoryIdentity,
         listed_in: Option<Arc<ListedDirectory>>,
     ) {
         if !self.recursive {
@@ -314,8 +321,7 @@ impl Scan {
         }
         let merged_in = listed_in.as_ref().map(|above| above.merged);
         let parent = listed_in.filter(|_| self.follow_links);
-        let directory =
-            ListedDirectory { volume: metadata.volume, inode: metadata.inode, merged: None, parent };
+        let directory = ListedDirectory { identity, merged: None, parent };
         let part = MergedPart { path, name, directory };
         match merged_in {
             None if self.order == OriginOrder::Merged => self.merges.add_origin(part),

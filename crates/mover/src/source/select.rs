@@ -3,7 +3,7 @@
 use super::options::SourceOptions;
 use crate::name::Name;
 use crate::own_files::is_own_file;
-use crate::port::{Fault, FaultKind, FileInfo, FileKind, FileStat};
+use crate::port::{DirectoryIdentity, Fault, FaultKind, FileInfo, FileKind, FileStat};
 
 /// How to treat a scanned object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl SourceOptions {
         if self.is_origin(name) && name.last().is_some_and(is_own_file) {
             return Selection::Report("this name is reserved for numaio");
         }
-        if self.is_destination(name, &found.metadata) {
+        if self.is_destination(name, found) {
             return self.select_destination(name, enter && is_directory);
         }
         // Like rsync, filter rules do not apply to the parents of a listed name.
@@ -82,8 +82,9 @@ impl SourceOptions {
     }
 
     /// Returns whether an object is the destination, which is not copied into itself.
-    fn is_destination(&self, name: &Name, metadata: &FileStat) -> bool {
-        self.skip_directory == Some((metadata.volume, metadata.inode)) && !name.is_root()
+    fn is_destination(&self, name: &Name, found: &FileInfo) -> bool {
+        let is_it = |skipped: DirectoryIdentity| skipped.is_same(&found.directory_identity());
+        self.skip_directory.is_some_and(is_it) && !name.is_root()
     }
 
     /// Selects the destination: it is reported if it is a source itself and not excluded, and

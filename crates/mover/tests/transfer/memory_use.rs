@@ -101,6 +101,7 @@ impl VirtualTree {
             data: None,
             address: None,
             is_link_destination: false,
+            handle: None,
         }
     }
 

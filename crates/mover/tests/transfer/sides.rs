@@ -175,5 +175,6 @@ pub fn found(kind: FileKind) -> FileInfo {
         data: None,
         address: None,
         is_link_destination: false,
+        handle: None,
     }
 }

@@ -10,12 +10,11 @@ use numaio_machine::control::boot_id;
 use numaio_mover::filter::SourcePath;
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
-use numaio_mover::port::Stamp;
+use numaio_mover::port::{DirectoryIdentity, Stamp};
 use numaio_mover::sink::{journal_name, shard_journal_name, AbandonedShard, ProtectedPaths, SERIES};
-use numaio_mover_linux::files::{Base, OtherShards, Roots};
+use numaio_mover_linux::files::{identity_of, Base, OtherShards, Roots};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -147,9 +146,9 @@ impl TransferRequest {
         self.options.file_list.is_none() && matches!(&self.from[..], [path] if !path.ends_with(b"/"))
     }
 
-    /// Returns device and inode number of a local destination directory.
-    pub fn destination_identity(&self) -> Option<(u64, u64)> {
-        identity(&path_of(&self.to), true)
+    /// Returns the identity of a local destination directory.
+    pub fn destination_identity(&self) -> Option<DirectoryIdentity> {
+        identity_of(&path_of(&self.to), true)
     }
 
     /// Returns device and inode numbers of local source directories and of their parents.
@@ -157,12 +156,13 @@ impl TransferRequest {
         let mut spared = ProtectedPaths::default();
         for path in &self.from {
             let Some(real) = real(path) else { continue };
-            let mut numbers = real.ancestors().map(|above| identity(above, false));
+            let mut numbers = real.ancestors().map(|above| identity_of(above, false).map(numbers_of));
             spared.sources.extend(numbers.next().flatten());
             spared.ancestors.extend(numbers.flatten());
         }
         spared.inside_destination = self
             .destination_identity()
+            .map(numbers_of)
             .is_some_and(|to| spared.ancestors.contains(&to) || spared.sources.contains(&to));
         spared
     }
@@ -183,10 +183,10 @@ impl TransferRequest {
                 Some(name) if !is_alone => to.join(path_of(name.as_bytes())),
                 _ => to.clone(),
             };
-            let there = identity(&at, only.is_none())?;
-            let is_it = |follow| identity(from, follow) == Some(there);
+            let there = identity_of(&at, only.is_none())?;
+            let is_it = |follow| identity_of(from, follow).is_some_and(|found| found.is_same(&there));
             if is_it(only.is_none()) {
-                let is_link = identity(from, true) != Some(there);
+                let is_link = !is_it(true);
                 if is_link && self.options.negotiated.follow_named {
                     return Some(
                         "the file that it points to would replace it; copy that file by its own name",
@@ -237,10 +237,9 @@ fn real(path: &[u8]) -> Option<PathBuf> {
     }
 }
 
-/// Returns device and inode number of a path.
-fn identity(path: &Path, follow: bool) -> Option<(u64, u64)> {
-    let found = if follow { path.metadata() } else { path.symlink_metadata() }.ok()?;
-    Some((found.dev(), found.ino()))
+/// Returns device and inode number: what these may have in common is protected.
+fn numbers_of(identity: DirectoryIdentity) -> (u64, u64) {
+    (identity.volume, identity.inode)
 }
 
 /// Whether the destination has none of the transferred entries, and no journal of an interrupted
