@@ -128,6 +128,8 @@ pub enum Notice {
     },
     /// A remark about the placement.
     Placement(String),
+    /// A remark of either side about what the user typed.
+    Remark(String),
 }
 
 impl fmt::Display for Notice {
@@ -170,7 +172,7 @@ impl fmt::Display for Notice {
             Self::KeyNotRemembered { host_port, why } => {
                 write!(f, "cannot remember the key of {host_port}: {why}")
             }
-            Self::Placement(remark) => f.write_str(remark),
+            Self::Placement(remark) | Self::Remark(remark) => f.write_str(remark),
         }
     }
 }

@@ -96,9 +96,13 @@ fn dry_run_and_missing_snapshots_link_nothing() {
     let dry = home.copy_by_local_ssh(&[&["-n"], &options[..]].concat()).ok();
     assert!(dry.contains("would be made: large\n") && dry.contains("would be copied: changed\n"), "{dry}");
     assert!(inodes(&home.0.join("three")).is_empty());
-    let output = home.copy_by_local_ssh(&["-a", "--link-dest=../none", "src/", "three"]);
-    assert!(output.err.contains("--link-dest: directory 'three/../none' does not exist"), "{}", output.err);
-    drop(output.ok());
+    for (from, to, host) in [("src/", "three", ""), ("h:src/", "three", ""), ("src/", "h:three", "h: ")] {
+        let output = home.copy_by_local_ssh(&["-a", "--link-dest=../none", from, to]);
+        let remark = format!("numaio: {host}--link-dest: directory 'three/../none' does not exist\n");
+        assert_eq!(output.err.matches("--link-dest").count(), 1, "{}", output.err);
+        assert!(output.err.contains(&remark), "{}", output.err);
+        drop(output.ok());
+    }
     let linked = inodes(&home.0.join("three"));
     assert!(linked.len() == 10 && linked["large"] != inodes(&home.0.join("one"))["large"]);
     home.copy_by_local_ssh(&["-ac", "--link-dest=../one", "src/", "no"]).failed(2, &["cannot be used with"]);

@@ -243,6 +243,22 @@ fn daemon_does_not_remove_files_that_it_sends() {
 }
 
 #[test]
+fn daemon_reports_missing_snapshots() {
+    let (daemon, user) = open("");
+    for (snapshot, why) in [
+        ("../none", "does not exist"),
+        ("../../outside", "cannot be used: path leaves the root directory"),
+        ("../file", "cannot be used: not a directory"),
+    ] {
+        fs::write(daemon.home.0.join("data/file"), "").expect("a file");
+        let output = user.copy(&["-a", "--link-dest", snapshot, "src/", &daemon.url("data/new")]);
+        let remark = format!("--link-dest: directory 'new/{snapshot}' {why}");
+        assert!(output.err.to_lowercase().contains(&remark), "{}", output.err);
+        drop(output.ok());
+    }
+}
+
+#[test]
 fn copied_links_stay_below_the_root() {
     let (daemon, user) = open("");
     let (root, outside) = (daemon.home.0.join("data"), daemon.home.0.join("outside"));

@@ -64,6 +64,9 @@ pub struct ReadyReply {
     /// Whether it sends keep-alives if they were requested.
     #[serde(default)]
     pub keep_alives: bool,
+    /// Remarks for the user about what was typed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// Its capabilities as a sink.
     #[serde(flatten)]
     pub capabilities: Capabilities,

@@ -152,7 +152,7 @@ pub fn serve(
             let channel = DataChannel::negotiate(
                 request.offer.as_ref(),
                 data_path,
-                (transfer.is_one_file(), transfer.capabilities),
+                (transfer.is_one_file(), transfer.capabilities, Vec::new()),
                 streams,
             )?;
             run_transfer(source, channel.into_port(site, true)?, monitor, (limits, None))
@@ -162,11 +162,11 @@ pub fn serve(
             transfer.choose_block();
             streams.report_failure(transfer.read_remote_plan(Side::Sink, placer))?;
             let marker = streams.report_failure(transfer.mark_destination())?;
-            let (site, options) = streams.report_failure(transfer.sink(*is_one_file, placer))?;
+            let (mut site, options) = streams.report_failure(transfer.sink(*is_one_file, placer))?;
             let channel = DataChannel::negotiate(
                 request.offer.as_ref(),
                 data_path,
-                (*is_one_file, transfer.capabilities),
+                (*is_one_file, transfer.capabilities, std::mem::take(&mut site.remarks)),
                 streams,
             )?;
             run_transfer(Sink::new(options), channel.into_port(site, false)?, monitor, (limits, marker))
@@ -225,7 +225,7 @@ impl DataChannel {
     fn negotiate(
         offer: Option<&Offer>,
         data_path: Option<&DataPath>,
-        (is_one_file, capabilities): (bool, Capabilities),
+        (is_one_file, capabilities, remarks): (bool, Capabilities, Vec<String>),
         mut streams: ControlStreams,
     ) -> Result<Self, TransferError> {
         let (door, opened) = match offer.map(|offer| open_listener(offer, data_path)) {
@@ -238,6 +238,7 @@ impl DataChannel {
             endpoint: opened,
             can_decompress: true,
             keep_alives: true,
+            remarks,
             capabilities,
         }))?;
         if offer.is_none() {

@@ -32,6 +32,8 @@ pub struct SideSetup<'a> {
     by: &'static str,
     block: BlockSize,
     notes: Vec<String>,
+    /// Remarks about what the user typed, which the other side shows if this is a peer.
+    pub remarks: Vec<String>,
     options: SideOptions<'a>,
     machine: Option<MachineView>,
 }
@@ -75,7 +77,20 @@ impl<'a> SideSetup<'a> {
         let worker_groups =
             worker_groups.iter().map(|group| group.create(threads, options.streams, &mut notes)).collect();
         let block = BlockSize::default();
-        Ok(Self { roots, threads, worker_groups, devices, rotational, by, block, notes, options, machine })
+        let remarks = Vec::new();
+        Ok(Self {
+            roots,
+            threads,
+            worker_groups,
+            devices,
+            rotational,
+            by,
+            block,
+            notes,
+            remarks,
+            options,
+            machine,
+        })
     }
 
     /// Replaces the buffers if the block size of the transfer is another one.
@@ -89,11 +104,6 @@ impl<'a> SideSetup<'a> {
         }
     }
 
-    /// Adds a remark for the user, if this is a local side.
-    pub fn add_note(&mut self, note: String) {
-        self.notes.push(note);
-    }
-
     /// Returns the settings of a port with data connections, if there are any, and reports the
     /// placement.
     pub fn setting(self, connections: Option<&StreamSet>, reporter: Option<&mut Reporter<'_>>) -> Setting {
@@ -101,6 +111,7 @@ impl<'a> SideSetup<'a> {
         if let Some(reporter) = reporter {
             let notes = self.notes.iter().cloned().chain(note.flatten());
             notes.for_each(|note| reporter.notice(Notice::Placement(note)));
+            self.remarks.iter().for_each(|remark| reporter.notice(Notice::Remark(remark.clone())));
             reporter.placement(self.event(network.clone()));
         }
         let most = self.worker_groups.iter().max_by_key(|group| group.threads);

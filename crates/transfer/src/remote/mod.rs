@@ -48,6 +48,9 @@ use peer_wait::{PeerWait, WaitFailure};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+/// Maximum remarks of a peer that are shown.
+const MAX_REMARKS: usize = 20;
+
 /// A transfer with one side on another host.
 pub struct RemoteTransfer<'a> {
     /// What the user requested.
@@ -266,9 +269,12 @@ impl RemoteTransfer<'_> {
             }
             None => return Ok(Err(process.missing_reply(&host))),
         };
-        let ReadyReply { is_one_file, endpoint, can_decompress, keep_alives, capabilities } = ready;
+        let ReadyReply { is_one_file, endpoint, can_decompress, keep_alives, remarks, capabilities } = ready;
         let side = self.local_side().other();
         capabilities.known_options.check(&self.request.options, side, &host)?;
+        for remark in remarks.iter().take(MAX_REMARKS) {
+            reporter.notice(Notice::Remark(format!("{host}: {}", sanitize(remark))));
+        }
         let silence_limit = network.timeout.filter(|_| keep_alives);
         let connections = ours.map(|ours| {
             let opened = endpoint.unwrap_or_else(|| Err("the peer opened no port".to_owned()));

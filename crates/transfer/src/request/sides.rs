@@ -21,6 +21,7 @@ use numaio_mover::source::{self, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use numaio_mover_linux::accounts;
 use numaio_mover_linux::files::Roots;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -166,14 +167,25 @@ impl TransferRequest {
         })
     }
 
-    /// Returns the directories of earlier snapshots that exist, and remarks about the others.
+    /// Returns the directories of earlier snapshots that can be used, and remarks about the others.
     fn snapshots(&self, root: Option<&Path>) -> (Vec<PathBuf>, Vec<String>) {
         // Without a destination, in a dry run, nothing is linked.
         let Some(root) = root else { return Default::default() };
         let paths = self.options.negotiated.link_dest.iter().map(|path| root.join(path_of(path)));
-        let (found, missing): (Vec<_>, Vec<_>) = paths.partition(|path| self.base.is_directory(path));
-        let note = |path: PathBuf| format!("--link-dest: directory '{}' does not exist", path.display());
-        (found, missing.into_iter().map(note).collect())
+        let (mut found, mut remarks) = (Vec::new(), Vec::new());
+        for path in paths {
+            match self.base.roots(&[&path]) {
+                Ok(_) => found.push(path),
+                Err((path, error)) => {
+                    let why = match error.kind() {
+                        ErrorKind::NotFound => "does not exist".to_owned(),
+                        _ => format!("cannot be used: {error}"),
+                    };
+                    remarks.push(format!("--link-dest: directory '{}' {why}", path.display()));
+                }
+            }
+        }
+        (found, remarks)
     }
 
     /// Returns where replaced objects are kept: with a directory, the root after the snapshots.
@@ -236,15 +248,15 @@ impl TransferRequest {
         }
     }
 
-    /// Opens the directories of the sink; `notes` are remarks for the user.
+    /// Opens the directories of the sink.
     fn sink_site<'a>(
         &'a self,
         roots: &[PathBuf],
-        notes: Vec<String>,
+        remarks: Vec<String>,
         placer: &'a dyn Placer,
     ) -> Result<SideSetup<'a>, TransferError> {
         let mut site = SideSetup::new((roots, roots), &self.base, self.side_options(Side::Sink, placer))?;
-        notes.into_iter().for_each(|note| site.add_note(note));
+        site.remarks = remarks;
         site.use_blocks(self.capabilities.block_size());
         site.roots.set_direct_io(self.options.direct.kind());
         Ok(site)
@@ -260,10 +272,10 @@ impl TransferRequest {
         let Destination { root, alias, made } = self.destination(one_file)?;
         // Without a destination, nothing exists that could be changed.
         let dry_run = self.options.dry_run || root.is_none();
-        let (snapshots, missing) = self.snapshots(root.as_deref());
+        let (snapshots, remarks) = self.snapshots(root.as_deref());
         let backups = self.backup_directory(root.as_deref())?;
         let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
-        let site = self.sink_site(&roots, missing, placer)?;
+        let site = self.sink_site(&roots, remarks, placer)?;
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
