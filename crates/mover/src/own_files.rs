@@ -10,12 +10,38 @@ const JOURNAL_DIGITS: usize = 16;
 /// Hexadecimal digits at the end of the name of a shard's journal: its number, from 0.
 const SHARD_DIGITS: usize = 4;
 const PARTIAL: &[u8] = b".numaio-part-";
-/// Hexadecimal digits after [`PARTIAL`].
+const MARKER: &[u8] = b".numaio-marker-";
+/// Hexadecimal digits after [`PARTIAL`] and [`MARKER`].
 const DIGITS: usize = 32;
 
-/// Returns whether a component names a journal or partial file. These are never transferred.
+/// Returns whether a component names a journal, a marker or a partial file. These are never
+/// transferred.
 pub fn is_own_file(component: &[u8]) -> bool {
-    is_journal(component) || component.strip_prefix(PARTIAL).is_some_and(|digits| is_hex(digits, DIGITS))
+    let is_partial = component.strip_prefix(PARTIAL).is_some_and(|digits| is_hex(digits, DIGITS));
+    is_partial || is_journal(component) || is_marker(component)
+}
+
+/// Returns whether a component names a marker of a destination.
+pub fn is_marker(component: &[u8]) -> bool {
+    component.strip_prefix(MARKER).is_some_and(|digits| is_hex(digits, DIGITS))
+}
+
+/// A directory that a transfer marks with a file, so that its source recognizes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkedDirectory {
+    /// The destination.
+    Destination,
+    /// The directory of backups.
+    Backups,
+    /// A directory of the source.
+    Source,
+}
+
+/// Returns the name of the marker of a directory. Only the sides of the transfer know it.
+pub fn marker_name(transfer: TransferId, of: MarkedDirectory) -> Vec<u8> {
+    let salt = [of as u8];
+    let hash = twox_hash::XxHash3_128::oneshot(&[&transfer.0[..], &salt].concat());
+    [MARKER, format!("{hash:0DIGITS$x}").as_bytes()].concat()
 }
 
 /// Returns whether a component names a journal.
@@ -103,6 +129,14 @@ mod tests {
                 && is_own_file(&journal_name([&b"a"[..]]))
         );
         assert_ne!(of(1, b"c"), of(2, b"c"));
+        let marker = |id: u8, of| marker_name(TransferId([id; 16]), of);
+        let markers = [
+            marker(1, MarkedDirectory::Destination),
+            marker(1, MarkedDirectory::Backups),
+            marker(2, MarkedDirectory::Destination),
+        ];
+        assert!(markers.iter().all(|name| is_own_file(name) && is_marker(name) && !is_journal(name)));
+        assert!(markers[0] != markers[1] && markers[0] != markers[2]);
         assert_ne!(journal_name([&b"a"[..], b"b"]), journal_name([&b"ab"[..]]));
         for other in
             [&b".numaio-part-"[..], b".numaio-part-0123456789abcdef0123456789abcdeg", b".numaio", b"part"]

@@ -193,6 +193,23 @@ pub enum TransferError {
         why: &'static str,
     },
 
+    /// A source is inside a directory where the transfer would destroy it.
+    #[error("'{path}' is inside {outer}, and this transfer could destroy it")]
+    SourceInside {
+        /// Path of the source.
+        path: PathBuf,
+        /// The directory that contains it.
+        outer: &'static str,
+    },
+    /// A directory of the destination cannot be marked, to prove that it is not the source.
+    #[error("cannot prove that '{path}' is not the source: no marker file there: {error}")]
+    NotMarked {
+        /// Path of the directory.
+        path: PathBuf,
+        /// Error of the kernel.
+        error: io::Error,
+    },
+
     /// A run that completes the work of shards found one that has not ended.
     #[error("shard {number} is still running into '{path}'")]
     ShardRunning {

@@ -29,14 +29,20 @@ pub fn run(
     if let Some((path, why)) = request.source_loss() {
         return Err(TransferError::SourceIsDestination { path, why });
     }
-    let marker = request.mark_destination()?;
-    request.check_not_marked()?;
-    drop(marker);
+    let mut markers = request.mark_destination()?;
+    request.check_not_marked(true)?;
+    markers.confirm()?;
     let (mut from, mut source) = request.source(placer)?;
     // Both sides share buffers, so that compression would save nothing.
     source.compress = CompressMode::None;
     let (mut to, mut sink) = request.sink(request.is_one_file(), placer)?;
+    request.mark_created(&mut markers);
     sink.protected = request.protected_paths();
+    // Sources that are known to be inside the destination are protected by their numbers.
+    let source_markers = match sink.protected.inside_destination {
+        true => Vec::new(),
+        false => request.mark_sources()?,
+    };
     (source.skip_directory, source.links) = (request.destination_identity(), request.has_links());
     if source.remove_stored {
         // Files that are copied onto themselves must stay.
@@ -70,6 +76,7 @@ pub fn run(
         drop(to);
         Ok(())
     });
+    drop((markers, source_markers));
     moved.map_err(TransferError::Io)?;
     Ok(reporter.end(job_totals(sink.totals())))
 }

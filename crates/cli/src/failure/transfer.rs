@@ -39,6 +39,7 @@ fn exit_status(error: &TransferError) -> u8 {
         | TransferError::FromDaemonToHost
         | TransferError::LocalFile { .. }
         | TransferError::SourceIsDestination { .. }
+        | TransferError::SourceInside { .. }
         | TransferError::JobNotFound { .. } => USAGE,
         TransferError::InterruptedBeforeReply { .. } => INTERRUPTED,
         TransferError::RemoteFailed { status, .. } => *status,
@@ -57,6 +58,11 @@ fn hint_about_this_host(error: &TransferError) -> Option<Cow<'static, str>> {
             return Some(format!("run it there: ssh {host} numaio copy ...").into())
         }
         TransferError::SourceIsDestination { why, .. } => why,
+        TransferError::SourceInside { .. } => "name directories that do not contain the source",
+        TransferError::NotMarked { .. } => {
+            "--inplace, --delete, --remove-source-files and --backup-dir could destroy a source that is reached there by \
+             another path; make the directory writable, or omit these options"
+        }
         TransferError::NotADirectory { .. } => "name a directory, or a path that does not exist",
         TransferError::ShardRunning { .. } => "wait until all shards have ended, then run it again",
         TransferError::ProcNotMounted => "mount it, or bind it into the container: mount -t proc proc /proc",

@@ -96,11 +96,16 @@ fn keeps_a_file_that_is_its_own_copy() {
     let home = Home::new();
     fs::create_dir(home.0.join("src")).expect("a folder");
     home.file("src/f", "content");
-    let words = ["f: not removed at the source: it is the same file as its copy"];
-    home.copy_by_local_ssh(&["-r", "--remove-source-files", "src/", "src"]).failed(3, &words);
-    home.copy_by_local_ssh(&["--remove-source-files", "src/f", "src"]).failed(3, &words);
-    // This is the destination, which is not copied into itself.
-    home.copy_by_local_ssh(&["--remove-source-files", "src/f", "src/f"]).ok();
+    let words = ["'src' is source and destination"];
+    for ends in [["src/", "src"], ["src/f", "src"], ["src/f", "src/f"]] {
+        home.copy_by_local_ssh(&[&["-r", "--remove-source-files"], &ends[..]].concat()).failed(2, &words);
+    }
+    // Below other directories, the file is recognized.
+    fs::create_dir(home.0.join("to")).expect("a folder");
+    fs::hard_link(home.0.join("src/f"), home.0.join("to/f")).expect("a link");
+    home.copy_by_local_ssh(&["-r", "--remove-source-files", "src/", "to"])
+        .failed(3, &["f: not removed at the source: it is the same file as its copy"]);
+    fs::remove_dir_all(home.0.join("to")).expect("removed");
     assert_eq!(fs::read_to_string(home.0.join("src/f")).expect("a file"), "content");
     // A single file under another name.
     home.copy_by_local_ssh(&["--remove-source-files", "src/f", "src/g"]).ok();

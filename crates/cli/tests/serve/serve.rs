@@ -243,6 +243,38 @@ fn daemon_does_not_remove_files_that_it_sends() {
 }
 
 #[test]
+fn keeps_a_source_that_the_daemon_serves_as_destination() {
+    let (daemon, user) = open("");
+    fs::create_dir_all(daemon.home.0.join("data/d/below")).expect("folders");
+    let files = ["data/d/f", "data/d/below/g"].map(|name| daemon.home.0.join(name));
+    files.iter().for_each(|file| fs::write(file, "content").expect("a file"));
+    let here = |path: &str| daemon.home.path(path);
+    let there = |path: &str| daemon.url(path);
+    for (options, from, to) in [
+        (&["--remove-source-files"][..], here("data/d/"), there("data/d")),
+        (&["--inplace"], here("data/d/"), there("data/d/")),
+        (&["--inplace"], there("data/d/"), here("data/d")),
+        (&["--delete"], here("data/d/"), there("data/d")),
+        (&["--delete"], there("data/d/"), here("data/d")),
+        (&["--backup-dir=../old"], there("data/d/"), here("data/d")),
+        (&["--delete"], here("data/d/below/"), there("data/d")),
+        (&["--delete"], there("data/d/below/"), here("data")),
+    ] {
+        let output = user.copy(&[&["-rI"][..], options, &[&from, &to]].concat());
+        let is_refused = ["is source and destination", "is inside the destination"];
+        assert!(
+            is_refused.iter().any(|why| output.err.contains(why)),
+            "{options:?} {from} {to}: {}",
+            output.err
+        );
+        let read = |file| fs::read_to_string(file).unwrap_or_default();
+        assert!(files.iter().all(|file| read(file) == "content"), "{options:?} {from} {to}");
+    }
+    let count = || fs::read_dir(daemon.home.0.join("data/d")).expect("a folder").count();
+    until(|| count() == 2, || "a marker is left");
+}
+
+#[test]
 fn daemon_reports_missing_snapshots() {
     let (daemon, user) = open("");
     for (snapshot, why) in [

@@ -1,6 +1,5 @@
 //! Base of user-specified paths: the host, or a directory that they cannot leave.
 
-use super::directory_time::DirectoryTime;
 use super::filesystem::{kind, EXFAT, FAT};
 use super::path::{find_below, LinkScope};
 use super::permissions::grant_owner_access;
@@ -40,19 +39,6 @@ pub enum Rights {
 pub struct Directory {
     file: OwnedFd,
     path: PathBuf,
-}
-
-/// A file that is removed when this is dropped; then its directory has its earlier time again.
-#[derive(Debug)]
-pub struct Marker {
-    time: DirectoryTime<OwnedFd>,
-    name: PathBuf,
-}
-
-impl Drop for Marker {
-    fn drop(&mut self) {
-        let _ = rustix::fs::unlinkat(&self.time.directory, &self.name, AtFlags::empty());
-    }
 }
 
 impl AsFd for Directory {
@@ -151,7 +137,7 @@ impl Base {
         found.is_none_or(has_links)
     }
 
-    fn kind(&self, path: &Path) -> io::Result<FileType> {
+    pub(super) fn kind(&self, path: &Path) -> io::Result<FileType> {
         let found = rustix::fs::fstat(self.find(path, OFlags::NOFOLLOW)?)?;
         Ok(FileType::from_raw_mode(found.st_mode))
     }
@@ -189,18 +175,6 @@ impl Base {
         Ok(Roots::of(paths.iter().map(open).collect::<Result<_, _>>()?))
     }
 
-    /// Creates an empty file in a directory, which exists until it is dropped.
-    ///
-    /// # Errors
-    /// I/O error.
-    pub fn mark(&self, directory: &Path, name: &Path) -> io::Result<Marker> {
-        let held = self.find(directory, OFlags::DIRECTORY)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let time = DirectoryTime::of(held)?;
-        rustix::fs::openat(&time.directory, name, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Marker { time, name: name.to_owned() })
-    }
-
     /// Returns the path on this machine.
     pub fn on_host(&self, path: &Path) -> PathBuf {
         match self {
@@ -209,7 +183,7 @@ impl Base {
         }
     }
 
-    fn find(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    pub(super) fn find(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
         let found = match self {
             Self::Host => rustix::fs::openat(CWD, path, flags, Mode::empty()),

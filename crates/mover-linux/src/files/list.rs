@@ -20,9 +20,20 @@ impl Roots {
         details: Details,
     ) -> Result<Listing, Fault> {
         let opened = self.open_to_list(resolver, at)?;
+        self.check_not_marked(&opened)?;
         let root = self.roots.get(at.root as usize).filter(|_| details.names);
         let names = root.map_or(NameMatching::Exact, |root| names_in(&opened, root));
         self.part(at.root, (DirectoryReader::new(opened), names), most, details)
+    }
+
+    /// Fails for a directory of the other side, which may be reached by another mount.
+    fn check_not_marked(&self, directory: &OwnedFd) -> Result<(), Fault> {
+        let Some((name, why)) = &self.marker else { return Ok(()) };
+        match rustix::fs::statat(directory, &name[..], AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(listing_fault("list directory", errno, || false)),
+            Ok(_) => Err(Fault::new(FaultKind::Other, *why)),
+        }
     }
 
     pub(super) fn list_more(&self, listing: u64, most: usize, details: Details) -> Result<Listing, Fault> {

@@ -42,7 +42,9 @@ mod snapshots;
 mod source_names;
 mod stored_entries;
 
-pub use crate::own_files::{is_journal, journal_name, shard_journal_name, shard_of_journal};
+pub use crate::own_files::{
+    is_journal, is_marker, journal_name, marker_name, shard_journal_name, shard_of_journal, MarkedDirectory,
+};
 pub use existing_policy::ExistingPolicy;
 pub use fixed_owner::FixedOwner;
 pub use options::{

@@ -5,7 +5,7 @@ use super::pending_ops::PendingOps;
 use super::source_names::SourceNames;
 use crate::drive::PeerState;
 use crate::name::Name;
-use crate::own_files::is_own_file;
+use crate::own_files::{is_marker, is_own_file};
 use crate::port::{Details, Fault, FaultKind, FileKind, FilePath, FileStat, Listing, Operation, Ticket};
 use crate::report::reason;
 use crate::wire::{ProblemSubject, Reason};
@@ -179,7 +179,7 @@ impl Removal {
                 }
             };
             if listed.may_remove && is_own_file(&component) && *component != *options.journal {
-                if self.may_remove_partial(&listed, &metadata, names, options) {
+                if self.may_remove_own((&listed, &component), &metadata, names, options) {
                     pending_ops.remove_unreported(FilePath::new(0, name.as_bytes()), peer);
                 }
                 continue;
@@ -248,18 +248,20 @@ impl Removal {
         self.keep(Some(directory), names);
     }
 
-    /// Returns whether to remove a partial file of another transfer: not if it was modified
-    /// recently.
-    fn may_remove_partial(
+    /// Returns whether to remove a partial file or a marker of another transfer: not if it was
+    /// modified recently.
+    fn may_remove_own(
         &mut self,
-        listed: &ListedDirectory,
+        (listed, component): (&ListedDirectory, &[u8]),
         metadata: &FileStat,
         names: &SourceNames,
         options: &SinkOptions,
     ) -> bool {
         let is_old = !self.keeps_all_partials && metadata.mtime < options.keep_partials_since;
-        if !is_old {
-            self.keep_with_contents(listed.directory.clone(), names);
+        match is_old {
+            true => {}
+            false if is_marker(component) => self.keep(Some(listed.directory.clone()), names),
+            false => self.keep_with_contents(listed.directory.clone(), names),
         }
         is_old && !options.dry_run
     }

@@ -263,7 +263,9 @@ impl Scan {
         if !listing.as_ref().is_ok_and(|listing| listing.more.is_some()) {
             self.merges.listed(directory.merged);
         }
-        let is_empty = |listing: &Listing| is_first && listing.found.is_empty() && listing.more.is_none();
+        let is_empty = |listing: &Listing| {
+            is_first && listing.more.is_none() && listing.found.iter().all(|(name, _)| is_own_file(name))
+        };
         let listing = match listing {
             Ok(listing) if is_empty(&listing) && self.must_have_entries.contains(&path) => {
                 let fault = Fault::new(FaultKind::Other, EMPTY_ORIGIN);

@@ -16,7 +16,7 @@ use crate::daemon::hello::CapacityExchange;
 use crate::keep_alive::LinkMonitor;
 use crate::line::json_line;
 use crate::placement::{Placer, SideSetup};
-use crate::request::{Capabilities, VERSION};
+use crate::request::{Capabilities, DestinationMarkers, VERSION};
 use crate::TransferError;
 use data_connections::{open_listener, split_by_direction, DataPath, DataRoute, Offer};
 use messages::{receive, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter, ReadyReply};
@@ -24,7 +24,7 @@ use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Reason, Side};
-use numaio_mover_linux::files::{Base, Marker};
+use numaio_mover_linux::files::Base;
 use numaio_mover_linux::port::net::DataListener;
 use numaio_mover_linux::port::{FilePort, StreamPair};
 use numaio_schema::TransferDirection;
@@ -145,7 +145,8 @@ pub fn serve(
     };
     let served = match &mut request.role {
         PeerRole::Source(transfer) => {
-            streams.report_failure(transfer.check_not_marked())?;
+            streams.report_failure(transfer.check_not_marked(false))?;
+            let _markers = streams.report_failure(transfer.mark_sources())?;
             streams.report_failure(transfer.read_remote_plan(Side::Source, placer))?;
             let (site, options) = streams.report_failure(transfer.source(placer))?;
             let source = streams.report_failure(Source::new(options).map_err(TransferError::ChunkPolicy))?;
@@ -155,21 +156,27 @@ pub fn serve(
                 (transfer.is_one_file(), transfer.capabilities, Vec::new()),
                 streams,
             )?;
-            run_transfer(source, channel.into_port(site, true)?, monitor, (limits, None))
+            run_transfer(
+                source,
+                channel.into_port(site, true)?,
+                monitor,
+                (limits, DestinationMarkers::default()),
+            )
         }
         PeerRole::Sink(transfer, is_one_file) => {
             transfer.inspect_destination();
             transfer.choose_block();
             streams.report_failure(transfer.read_remote_plan(Side::Sink, placer))?;
-            let marker = streams.report_failure(transfer.mark_destination())?;
+            let mut markers = streams.report_failure(transfer.mark_destination())?;
             let (mut site, options) = streams.report_failure(transfer.sink(*is_one_file, placer))?;
+            transfer.mark_created(&mut markers);
             let channel = DataChannel::negotiate(
                 request.offer.as_ref(),
                 data_path,
                 (*is_one_file, transfer.capabilities, std::mem::take(&mut site.remarks)),
                 streams,
             )?;
-            run_transfer(Sink::new(options), channel.into_port(site, false)?, monitor, (limits, marker))
+            run_transfer(Sink::new(options), channel.into_port(site, false)?, monitor, (limits, markers))
         }
     };
     Ok(ServedTransfer { series, is_retry, ..served? })
@@ -293,7 +300,7 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     mut core: C,
     LinkedPort { port, left, to }: LinkedPort,
     monitor: LinkMonitor,
-    (limits, mut marker): (PortLimits, Option<Marker>),
+    (limits, mut markers): (PortLimits, DestinationMarkers),
 ) -> Result<ServedTransfer, TransferError> {
     let (storage, activity) = (monitor.storage(), port.activity());
     let mut end_reason = EndReason::default();
@@ -304,10 +311,11 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     drive(&mut core, &mut port, clock, |core| {
         // The other side receives the reports over the link.
         end_reason.record(&core.reports());
-        // The source sends entries only after it has looked for the marker, which changed the time
-        // of a directory that is compared next.
+        // The source sends entries only after it has looked for the markers.
         if core.totals().entries > 0 {
-            marker = None;
+            if let Err(error) = markers.confirm() {
+                core.stop(Reason::Other, &error.to_string());
+            }
         }
         if let Some(lent) = &lent {
             lent.report_to_peer();
@@ -324,6 +332,6 @@ fn run_transfer<C: TransferCore<numaio_mover_linux::port::Slab>>(
     // Sends the last packets, which are counted too.
     drop(port);
     drop(to);
-    drop(marker);
+    drop(markers);
     Ok(ServedTransfer::new(&core, end_reason, is_closed, &activity))
 }

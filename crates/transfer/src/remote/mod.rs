@@ -140,15 +140,16 @@ impl RemoteTransfer<'_> {
         if !self.is_source {
             request.inspect_destination();
             request.choose_block();
-            let marker = request.mark_destination()?;
+            let mut markers = request.mark_destination()?;
             let peer = match self.start(reporter, target, PeerRole::Source(request.clone()))? {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
-            drop(marker);
+            markers.confirm()?;
             // An older peer has its own block size, and a daemon may limit it.
             request.capabilities.block = peer.capabilities.block;
             let (site, options) = request.sink(peer.is_one_file && request.may_be_one_file(), self.placer)?;
+            request.mark_created(&mut markers);
             reporter.begin(earlier);
             return self.run_transfer(reporter, Sink::new(options), site, peer);
         }
@@ -158,7 +159,8 @@ impl RemoteTransfer<'_> {
                 Ok(peer) => peer,
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
-        request.check_not_marked()?;
+        request.check_not_marked(false)?;
+        let _markers = request.mark_sources()?;
         let mut options = request.source_options(&mut site, origins, peer.capabilities)?;
         if !peer.can_decompress {
             options.compress = CompressMode::None;

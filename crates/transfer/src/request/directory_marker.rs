@@ -1,47 +1,169 @@
 //! A proof that source and destination are different directories: one directory can be reached by
 //! ssh to this host, through bind and FUSE mounts, or on a file system that two hosts share.
+//!
+//! The destination has a marker while the transfer runs. The source looks for it in its directories
+//! and above them before it sends anything, and in each directory that it lists later. With
+//! `--delete`, writable source directories have markers, too, and the sink removes nothing there.
 
 use super::transfer_request::TransferRequest;
+use crate::options::CopyOptions;
 use crate::paths::path_of;
 use crate::TransferError;
-use numaio_mover_linux::files::{Base, Marker};
+use numaio_mover::name::Name;
+use numaio_mover::sink::{marker_name, MarkedDirectory};
+use numaio_mover::source::Origin;
+use numaio_mover::wire::{Side, TransferId};
+use numaio_mover_linux::files::{identity_of, Marker, Roots};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+const SAME_DIRECTORY: &str = "both are the same directory, whose files --inplace, --delete, \
+    --remove-source-files or --backup-dir could destroy; omit these options";
+const DESTINATION_BELOW: &str = "the destination cannot be copied into itself; exclude it";
+const SOURCE_BELOW: &str = "it is a source directory, and not deleted";
+
+/// The markers of a transfer at its destination. All but that of the destination itself exist only
+/// until the source has looked for them.
+#[derive(Debug, Default)]
+pub struct DestinationMarkers {
+    destination: Option<PlacedMarker>,
+    others: Vec<PlacedMarker>,
+    is_confirmed: bool,
+}
+
+/// A marker and its directory.
+type PlacedMarker = (PathBuf, Marker);
+
+impl DestinationMarkers {
+    /// Confirms that the source could find all markers until now.
+    ///
+    /// # Errors
+    /// [`TransferError::NotMarked`] if one was removed, so that its absence at the source proves
+    /// nothing.
+    pub fn confirm(&mut self) -> Result<(), TransferError> {
+        if std::mem::replace(&mut self.is_confirmed, true) {
+            return Ok(());
+        }
+        let others = std::mem::take(&mut self.others);
+        for (path, marker) in others.iter().chain(&self.destination) {
+            let lost = |error| TransferError::NotMarked { path: path.clone(), error };
+            marker.check().map_err(lost)?;
+        }
+        Ok(())
+    }
+}
 
 impl TransferRequest {
     /// Returns whether the transfer could destroy a source that is the destination: with
     /// `--inplace`, files are truncated before they are read.
     fn needs_marker(&self) -> bool {
-        let is_dangerous = self.options.in_place || self.options.delete;
-        is_dangerous && !self.options.dry_run
+        let CopyOptions { in_place, delete, dry_run, negotiated, .. } = &self.options;
+        (*in_place || *delete || negotiated.remove_source_files || self.backup_path().is_some()) && !dry_run
     }
 
-    /// Returns the name of a file that exists in the destination until the source has looked for
-    /// it. Both sides know it, and no other transfer has it.
-    fn marker_name(&self) -> PathBuf {
-        PathBuf::from(format!(".numaio-part-{:032x}", u128::from_be_bytes(self.transfer)))
+    /// Returns the directory of backups.
+    fn backup_path(&self) -> Option<PathBuf> {
+        let directory = self.options.negotiated.backup.as_ref()?.directory.as_ref()?;
+        let to = path_of(&self.to);
+        // The name of a file is in its parent directory.
+        let root = if self.base.is_directory(&to) { &to } else { to.parent().unwrap_or(&to) };
+        Some(root.join(path_of(directory)))
     }
 
-    /// Marks the destination, unless nothing can be destroyed there.
-    ///
-    /// # Errors
-    /// [`TransferError::CannotWrite`] if files could be destroyed and it cannot be marked.
-    pub fn mark_destination(&self) -> Result<Option<Marker>, TransferError> {
-        let Some(directory) = self.directory_at_risk().filter(|_| self.needs_marker()) else {
-            return Ok(None);
-        };
-        match self.base.mark(&directory, &self.marker_name()) {
-            Ok(marker) => Ok(Some(marker)),
-            // Without a permission to create files, none can be removed either.
-            Err(_) if !self.options.in_place => Ok(None),
-            Err(error) => Err(TransferError::CannotWrite { path: directory, error }),
+    /// Returns the name of a file that both sides know, and no other process.
+    fn marker_name(&self, of: MarkedDirectory) -> Vec<u8> {
+        marker_name(TransferId(self.transfer), of)
+    }
+
+    /// Lets a side recognize the directories of the other one when it lists them.
+    pub(super) fn refuse_other_side(&self, side: Side, roots: &mut Roots) {
+        match side {
+            Side::Source if self.needs_marker() => {
+                roots.refuse_marked(self.marker_name(MarkedDirectory::Destination), DESTINATION_BELOW);
+            }
+            Side::Sink if self.options.delete => {
+                roots.refuse_marked(self.marker_name(MarkedDirectory::Source), SOURCE_BELOW);
+            }
+            _ => {}
         }
     }
 
-    /// Returns the existing directory in which files get the names that they have at the source.
-    fn directory_at_risk(&self) -> Option<PathBuf> {
+    /// Marks the directories of the source, if the sink could remove them and they are writable.
+    ///
+    /// # Errors
+    /// [`TransferError::NoName`].
+    pub fn mark_sources(&self) -> Result<Vec<Marker>, TransferError> {
+        if !self.options.delete || self.options.dry_run {
+            return Ok(Vec::new());
+        }
+        let (roots, origins) = self.origins()?;
+        let directory = |origin: &Origin| {
+            let root = roots.get(origin.root as usize)?.clone();
+            let only = origin.only.as_ref().filter(|_| self.options.file_list.is_none());
+            let Some(only) = only else { return Some(root) };
+            let path = root.join(path_of(only.as_bytes()));
+            (self.options.negotiated.follows_links() || !self.base.is_not_directory(&path)).then_some(path)
+        };
+        let directories: BTreeSet<PathBuf> = origins.iter().filter_map(directory).collect();
+        let own = directories.iter().filter(|path| self.base.keeps_time_when_marked(path));
+        let name = || self.marker_name(MarkedDirectory::Source);
+        Ok(own.filter_map(|path| self.base.mark(path, name()).ok()).collect())
+    }
+
+    /// Marks the existing directories in which files could be destroyed.
+    ///
+    /// # Errors
+    /// [`TransferError::NotMarked`] if one cannot be marked, so that nothing would prove that it
+    /// is not the source.
+    pub fn mark_destination(&self) -> Result<DestinationMarkers, TransferError> {
+        let mut markers = DestinationMarkers::default();
+        if !self.needs_marker() {
+            return Ok(markers);
+        }
+        if let Some(backups) = self.backup_path().filter(|path| self.base.is_directory(path)) {
+            markers.others.extend(self.mark(backups, MarkedDirectory::Backups)?);
+        }
+        let Some((directory, is_destination)) = self.directory_at_risk() else { return Ok(markers) };
+        let marker = self.mark(directory, MarkedDirectory::Destination)?;
+        match is_destination {
+            true => markers.destination = marker,
+            false => markers.others.extend(marker),
+        }
+        Ok(markers)
+    }
+
+    /// Marks a destination directory that was created, which may be inside the source.
+    pub fn mark_created(&self, markers: &mut DestinationMarkers) {
+        if self.needs_marker() && markers.destination.is_none() {
+            markers.destination = self.mark(path_of(&self.to), MarkedDirectory::Destination).ok().flatten();
+        }
+    }
+
+    fn mark(&self, path: PathBuf, of: MarkedDirectory) -> Result<Option<PlacedMarker>, TransferError> {
+        let is_destructive = self.options.in_place || self.options.negotiated.remove_source_files;
+        match self.base.mark(&path, self.marker_name(of)) {
+            Ok(marker) => Ok(Some((path, marker))),
+            // Without a permission to create files, none can be removed or replaced either.
+            Err(error)
+                if !is_destructive
+                    && matches!(
+                        error.kind(),
+                        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+                    ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(TransferError::NotMarked { path, error }),
+        }
+    }
+
+    /// Returns the existing directory in which files get the names that they have at the source,
+    /// and whether it is the destination: a file may have its name in the path of the destination.
+    fn directory_at_risk(&self) -> Option<(PathBuf, bool)> {
         let to = path_of(&self.to);
         if self.base.is_directory(&to) {
-            return Some(to);
+            return Some((to, true));
         }
         let [from] = &self.from[..] else { return None };
         let is_same_name = to.file_name().is_some() && to.file_name() == path_of(from).file_name();
@@ -49,28 +171,72 @@ impl TransferRequest {
             parent if parent.as_os_str().is_empty() => Path::new("."),
             parent => parent,
         };
-        (is_same_name && self.base.is_directory(parent)).then(|| parent.to_owned())
+        (is_same_name && self.base.is_directory(parent)).then(|| (parent.to_owned(), false))
     }
 
-    /// Checks that no directory of the source has the marker of the destination.
+    /// Checks that no directory of the source is marked, or is below a marked one that would lose
+    /// its files. `is_local` is whether the sink, on this host, protects source directories that
+    /// it recognizes.
     ///
     /// # Errors
-    /// [`TransferError::SourceIsDestination`].
-    pub fn check_not_marked(&self) -> Result<(), TransferError> {
+    /// [`TransferError::SourceIsDestination`], [`TransferError::SourceInside`]; I/O error.
+    pub fn check_not_marked(&self, is_local: bool) -> Result<(), TransferError> {
         if !self.needs_marker() {
             return Ok(());
         }
-        let (roots, _) = self.origins()?;
-        match roots.into_iter().find(|root| is_marked(&self.base, root, &self.marker_name())) {
-            Some(path) => Err(TransferError::SourceIsDestination { path, why: SAME_DIRECTORY }),
-            None => Ok(()),
+        let (roots, origins) = self.origins()?;
+        for (of, outer) in [
+            (MarkedDirectory::Destination, "the destination"),
+            (MarkedDirectory::Backups, "the directory of backups"),
+        ] {
+            let (marker, is_destination) = (self.marker_name(of), of == MarkedDirectory::Destination);
+            if !is_destination && self.backup_path().is_none() {
+                continue;
+            }
+            for (number, root) in roots.iter().enumerate() {
+                let found = self.base.path_from_marked(root, &marker);
+                let failed = |error| TransferError::File { path: root.clone(), error };
+                let Some(below) = found.map_err(failed)? else { continue };
+                if is_local && is_destination && self.is_known_inside(root, &below) {
+                    continue;
+                }
+                let deletes = is_destination && self.options.delete;
+                let mut origins = origins.iter().filter(|origin| origin.root as usize == number);
+                if !origins.any(|origin| self.is_lost((root, origin), &below, deletes)) {
+                    continue;
+                }
+                let path = root.clone();
+                return Err(match is_destination && below.as_os_str().is_empty() {
+                    true => TransferError::SourceIsDestination { path, why: SAME_DIRECTORY },
+                    false => TransferError::SourceInside { path, outer },
+                });
+            }
         }
+        Ok(())
     }
-}
 
-const SAME_DIRECTORY: &str =
-    "both are the same directory, whose files --inplace or --delete would destroy; omit these options";
+    /// Returns whether files of an origin could be destroyed. Its root is `below` a marked
+    /// directory, in which `deletes` is whether extra entries are removed.
+    fn is_lost(&self, (root, origin): (&Path, &Origin), below: &Path, deletes: bool) -> bool {
+        if below.as_os_str().is_empty() {
+            return true;
+        }
+        // The destination has the same name in the marked directory as the source in its root.
+        let name = path_of(origin.only.as_ref().map_or(b"", Name::as_bytes));
+        let exists = |path: &Path| self.base.exists(&root.join(path));
+        let source_in_destination = below.join(&name).strip_prefix(&name).map(Path::to_owned);
+        source_in_destination.is_ok_and(|path| deletes || exists(&name.join(path)))
+            || name.strip_prefix(below).is_ok_and(exists)
+    }
 
-fn is_marked(base: &Base, root: &Path, marker: &Path) -> bool {
-    base.exists(&root.join(marker))
+    /// Returns whether a root is inside the destination by the numbers of the directory that it is
+    /// `below`.
+    fn is_known_inside(&self, root: &Path, below: &Path) -> bool {
+        if below.as_os_str().is_empty() {
+            return false;
+        }
+        let above = below.components().fold(root.to_owned(), |path, _| path.join(".."));
+        let destination = self.destination_identity();
+        identity_of(&above, true).zip(destination).is_some_and(|(above, to)| above.is_same(&to))
+    }
 }

@@ -9,5 +9,6 @@ mod sides;
 mod transfer_request;
 
 pub use capabilities::Capabilities;
+pub use directory_marker::DestinationMarkers;
 pub use known_options::KnownOptions;
 pub use transfer_request::{TransferRequest, RETRY_VARIABLE, VERSION};

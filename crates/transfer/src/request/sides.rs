@@ -115,6 +115,7 @@ impl TransferRequest {
         let options = self.side_options(Side::Source, placer);
         let mut site = SideSetup::new((&roots, &places), &self.base, options)?;
         site.roots.set_direct_io(self.options.direct.kind());
+        self.refuse_other_side(Side::Source, &mut site.roots);
         if self.options.order == Order::None {
             site.roots.keep_listing_order();
         }
@@ -257,6 +258,7 @@ impl TransferRequest {
     ) -> Result<SideSetup<'a>, TransferError> {
         let mut site = SideSetup::new((roots, roots), &self.base, self.side_options(Side::Sink, placer))?;
         site.remarks = remarks;
+        self.refuse_other_side(Side::Sink, &mut site.roots);
         site.use_blocks(self.capabilities.block_size());
         site.roots.set_direct_io(self.options.direct.kind());
         Ok(site)

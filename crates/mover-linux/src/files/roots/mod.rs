@@ -46,6 +46,8 @@ pub struct Roots {
     pub(super) umask: u32,
     /// Where symbolic links may lead; `None` if none are followed.
     pub(super) followed: Option<LinkScope>,
+    /// Name of a file by which directories are recognized that are not listed, and the reason.
+    pub(super) marker: Option<(Vec<u8>, &'static str)>,
 }
 
 /// The open and locked journal.
@@ -73,6 +75,7 @@ impl Roots {
             owner: Mutex::default(),
             umask: umask(),
             followed: None,
+            marker: None,
         }
     }
 
@@ -84,6 +87,11 @@ impl Roots {
     /// Lists directories in the order of the file system instead of inode numbers.
     pub fn keep_listing_order(&mut self) {
         self.sorts_listings = false;
+    }
+
+    /// Refuses to list the directories that have a marker, for a reason.
+    pub fn refuse_marked(&mut self, marker: Vec<u8>, why: &'static str) {
+        self.marker = Some((marker, why));
     }
 
     /// Returns whether this process runs as root.
