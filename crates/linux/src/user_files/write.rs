@@ -134,10 +134,10 @@ impl Replacement {
     }
 
     /// Keeps the mode of an existing file, and its owner if possible. A file that another user put
-    /// into a shared directory decides nothing.
+    /// into a shared directory has no influence.
     fn keep_attributes(&self, existing: &Stat) -> io::Result<()> {
         let owners = [crate::process::user(), fstat(&self.place.directory)?.st_uid];
-        if owners.contains(&existing.st_uid) {
+        if owners.contains(&existing.st_uid) || !self.place.is_shared()? {
             let (owner, group) = (Uid::from_raw(existing.st_uid), Gid::from_raw(existing.st_gid));
             let _ = fchown(&self.file, Some(owner), Some(group));
             let _ = fchmod(&self.file, Mode::from_raw_mode(existing.st_mode & 0o777));
