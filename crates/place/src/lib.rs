@@ -1,7 +1,7 @@
 //! Applies changes to a machine and undoes them.
 //!
 //! Other crates decide which changes to make. This crate applies them completely or not at all, and
-//! records them in a [`Receipt`], so that they can be undone, also after a crash.
+//! records them in a [`numaio_schema::Receipt`], so that they can be undone, also after a crash.
 
 mod changes;
 mod guests;
