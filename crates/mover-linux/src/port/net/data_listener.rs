@@ -18,8 +18,9 @@ use std::time::Duration;
 
 /// Time limit for a connection to authenticate.
 const OPENING_LIMIT: Duration = Duration::from_secs(5);
-/// Maximum number of unauthenticated connections. Beyond it the oldest is closed: an attacker can
-/// delay the peer, but cannot block it with idle connections.
+/// Maximum number of unauthenticated connections beside the expected ones, which may all come at
+/// once. Beyond it the oldest is closed: an attacker can delay the peer, but cannot block it with
+/// idle connections.
 const MOST_OPENING: usize = 64;
 /// Pause after an accept(2) error, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -186,11 +187,12 @@ impl AcceptState {
     /// Registers a connection to be authenticated; none if the listener is closed or too many files
     /// are open.
     fn register(&self, socket: &TcpStream) -> Option<u64> {
+        let expected = self.slots().len();
         let mut opening = self.opening();
         if opening.closed {
             return None;
         }
-        if opening.sockets.len() >= MOST_OPENING {
+        if opening.sockets.len() >= expected + MOST_OPENING {
             let oldest = opening.sockets.pop_front();
             oldest.map(|(_, socket)| socket.shutdown(net::Shutdown::Both));
         }
