@@ -55,6 +55,7 @@ fn fio(root: &Path) -> Option<String> {
 }
 
 #[test]
+#[ignore = "make test-all: a campaign of 6 minutes"]
 fn models_validation_and_predictions_match_the_paper() {
     measure("models_validation_and_predictions_match_the_paper", |lab| {
         let folder = Folder::new("predict");

@@ -106,16 +106,17 @@ impl Lab {
     }
 }
 
-/// Runs a program of the lab, and repeats it if the emulated machine fails: QEMU rarely locks up
-/// while it boots. A hang caused by numaio repeats.
+/// Runs a program of the lab, and repeats it if the emulated machine fails before it is up: QEMU
+/// rarely locks up while it boots. A command that does not end is not repeated.
 pub fn output_of(mut lab: Command) -> Output {
     const TRIES: u32 = 3;
     let mut output = lab.output().expect("a program of the lab");
     for _ in 1..TRIES {
-        if output.status.code() != Some(LAB_FAILED) {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() != Some(LAB_FAILED) || stderr.contains("after the command started") {
             break;
         }
-        note("repeated boot", &String::from_utf8_lossy(&output.stderr));
+        note("repeated boot", &stderr);
         output = lab.output().expect("a program of the lab");
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
