@@ -33,7 +33,7 @@ fn bytes_by_pair(text: &str) -> BTreeMap<(u32, u32), f64> {
 /// The emulator books each access of user code by the physical address, so it is a witness of the
 /// pairs to which the program was bound that neither numaio nor the kernel can mislead.
 #[test]
-#[ignore = "make test-all: a campaign; with the quickly built program, its own bytes exceed the limit"]
+#[ignore = "make test-all: a campaign of two minutes"]
 fn emulator_counts_the_local_and_remote_bytes_of_each_pair() {
     let test = "emulator_counts_the_local_and_remote_bytes_of_each_pair";
     measure(test, |lab| {
