@@ -538,6 +538,9 @@ mod tests {
             mode(0o666);
             chown(&file, Some(OTHER), None).expect("another owner");
             write_file(&file, b"new").expect("written");
+            assert_eq!(found(), (0o666, OTHER), "others cannot have put it there");
+            fs::set_permissions(&dir, Permissions::from_mode(0o1777)).expect("a mode");
+            write_file(&file, b"new").expect("written");
             let (mode, owner) = found();
             assert!(mode & 0o022 == 0 && owner == 0, "{mode:o} {owner}");
             for path in [&dir, &file] {

@@ -85,14 +85,13 @@ fn load_is_counted_over_the_sampled_time() {
         assert_eq!(load.residency.pages_misplaced, 0);
         load.bytes_read
     };
-    let all = read(full.clone());
+    read(full.clone());
     // A gap of 1 ms after each piece allows 40 pieces in 40 ms, plus one more that starts, per
-    // thread.
+    // thread. Without gaps it reads far more, unless another program keeps the CPU busy.
     let threads = full.placement.cpus.len() as u64;
     let most = LoadWorkload::PIECE_BYTES * threads * (41 * 2);
     let few = read(LoadWorkload { gap_ns: 1_000_000, ..full });
-    // It may read nothing if another program keeps the CPU busy.
-    assert!(few <= most && few < all, "{few} bytes with gaps, {all} without");
+    assert!(few <= most, "{few} bytes with gaps");
 }
 
 #[test]
