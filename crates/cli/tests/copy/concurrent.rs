@@ -1,7 +1,7 @@
 //! `numaio copy` to a directory where another copy was interrupted or is running.
 
 use crate::slow_copy::start_slow_copy;
-use crate::support::{Home, Limited};
+use crate::support::{content, Home, Limited};
 use std::fs;
 use std::time::{Duration, SystemTime};
 
@@ -11,9 +11,7 @@ fn home() -> Home {
     fs::create_dir(home.0.join("to")).expect("a folder");
     fs::create_dir(home.0.join("other")).expect("a folder");
     for (name, seed) in [("one", 3), ("other/two", 7)] {
-        let content: Vec<u8> =
-            (0..60_usize << 20).map(|index| (index * seed + (index >> 11)) as u8).collect();
-        fs::write(home.0.join(name), content).expect("a file");
+        fs::write(home.0.join(name), content(60 << 20, seed)).expect("a file");
     }
     home
 }

@@ -1,6 +1,6 @@
 //! `numaio copy` over separate data connections: encryption, authentication, and reconnection.
 
-use crate::support::{CommandOutput, Home, Limited};
+use crate::support::{content, CommandOutput, Home, Limited};
 use numaio_mover_linux::port::net::{Credentials, DataListener, KeyPair};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,18 +17,14 @@ use std::time::{Duration, Instant};
 /// Content of a file, searched for in the captured traffic.
 const SECRET: &[u8] = b"words that no other user may read";
 
-fn bytes(count: usize, seed: u8) -> Vec<u8> {
-    (0..count).map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 9) as u8) ^ seed).collect()
-}
-
 fn home() -> Home {
     let home = Home::new();
     fs::create_dir_all(home.0.join("src/d")).expect("a folder");
     for (name, size) in [("src/big", 12_345_678), ("src/d/block", 1 << 20), ("src/empty", 0)] {
-        fs::write(home.0.join(name), bytes(size, size as u8)).expect("a file");
+        fs::write(home.0.join(name), content(size, size as u8)).expect("a file");
     }
     for index in 0..100 {
-        fs::write(home.0.join(format!("src/d/{index}")), bytes(index * 97, 3)).expect("a file");
+        fs::write(home.0.join(format!("src/d/{index}")), content(index * 97, 3)).expect("a file");
     }
     fs::write(home.0.join("src/words"), SECRET).expect("a file");
     home
@@ -242,7 +238,7 @@ fn unauthenticated_connections_do_not_block_the_peer() {
                 for index in 0..80 {
                     let mut peer = connect_to_listener(&path).expect("a connection");
                     if index % 2 == 0 {
-                        drop(peer.write_all(&bytes(200, index)));
+                        drop(peer.write_all(&content(200, index)));
                     }
                     opened.push(peer);
                 }
@@ -314,7 +310,7 @@ fn corrupted_stream_fails_with_a_clear_error() {
         );
         assert_eq!(calls(&home), 1);
         let big = fs::read(home.0.join("there/big")).ok();
-        assert!(big.is_none_or(|big| big == bytes(12_345_678, 12_345_678_usize as u8)), "{security}");
+        assert!(big.is_none_or(|big| big == content(12_345_678, 12_345_678_usize as u8)), "{security}");
     }
 }
 

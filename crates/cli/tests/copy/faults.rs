@@ -2,7 +2,7 @@
 //! lost hosts. In each test the error is reported, all other files arrive, no partial file gets its
 //! final name, and the same command completes the copy.
 
-use crate::support::{skipped, until, CommandOutput, Home, Limited};
+use crate::support::{content, skipped, until, CommandOutput, Home, Limited};
 use std::fs;
 use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -15,16 +15,12 @@ fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
 }
 
-fn bytes(count: usize, seed: u8) -> Vec<u8> {
-    (0..count).map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 9) as u8) ^ seed).collect()
-}
-
 /// Creates a large file and small ones.
 fn files(folder: &Path, large: usize) {
     fs::create_dir_all(folder).expect("a folder");
-    fs::write(folder.join("large"), bytes(large, 1)).expect("a file");
+    fs::write(folder.join("large"), content(large, 1)).expect("a file");
     for index in 0..20 {
-        fs::write(folder.join(index.to_string()), bytes(20_000 + index, index as u8)).expect("a file");
+        fs::write(folder.join(index.to_string()), content(20_000 + index, index as u8)).expect("a file");
     }
 }
 
@@ -63,7 +59,7 @@ fn reports_full_storage_and_completes_after_it_is_enlarged() {
     let home = Home::new();
     files(&home.0.join("src"), 40 << 20);
     fs::create_dir(home.0.join("dst")).expect("a folder");
-    // Other files may fail, too, while parts of the large one use the space.
+    // Other files may fail, too, while parts of the large one use the space, and be reported instead of it.
     let script = "mount -t tmpfs -o size=20m none dst || exit 99
         $numaio copy -a src/ dst; echo code $?
         cd dst; for name in *; do [ $name = '*' ] || cmp $name ../src/$name; done; cd ..
@@ -72,11 +68,7 @@ fn reports_full_storage_and_completes_after_it_is_enlarged() {
     let Some(output) = run_unshared(&home, script) else {
         return skipped("no permission to mount a small file system");
     };
-    assert!(
-        output.err.contains("large: cannot write: no space left on device (destination)"),
-        "{}",
-        output.err
-    );
+    assert!(output.err.contains(": cannot write: no space left on device (destination)"), "{}", output.err);
     let is_status = |line: &&str| !line.contains("moved") && !line.contains("are listed above");
     let lines: Vec<&str> = output.out.lines().filter(is_status).collect();
     assert_eq!(lines, ["code 3", "code 0", "same", "0"], "{}\n{}", output.out, output.err);
@@ -179,7 +171,7 @@ fn reports_a_vanished_file_and_copies_the_others() {
         let home = Home::new();
         fs::create_dir(home.0.join("src")).expect("a folder");
         for index in 0..40 {
-            fs::write(home.0.join(format!("src/{index:02}")), bytes(500_000, index)).expect("a file");
+            fs::write(home.0.join(format!("src/{index:02}")), content(500_000, index)).expect("a file");
         }
         let mut command = home.numaio(&["copy", "-r", "--bwlimit", "4M", "src/", "dst"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("numaio");
@@ -302,7 +294,7 @@ fn tolerates_clocks_that_differ() {
     fs::write(home.0.join("src/0"), "changed ten years before").expect("a file");
     copy(&home, &["-ru", "src/", "dst"]).ok();
     assert!(
-        fs::read(home.0.join("dst/0")).expect("a file") == bytes(20_000, 0),
+        fs::read(home.0.join("dst/0")).expect("a file") == content(20_000, 0),
         "--update compares only times"
     );
     copy(&home, &["-r", "src/", "dst"]).ok();

@@ -1,6 +1,6 @@
 //! A tree of small files and a large one, copied to storage with room for half of it.
 
-use crate::support::{CommandOutput, Home};
+use crate::support::{content, CommandOutput, Home};
 use std::fs;
 use std::io::Write;
 
@@ -40,8 +40,7 @@ fn check_full_storage(mount: &str, enlarge: &str) {
             fs::write(home.0.join(format!("src/{folder}/{index}")), content).expect("a file");
         }
     }
-    let large: Vec<u8> = (0..40u32 << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect();
-    fs::write(home.0.join("src/b/large"), large).expect("a file");
+    fs::write(home.0.join("src/b/large"), content(40 << 20, 1)).expect("a file");
     fs::create_dir(home.0.join("dst")).expect("a folder");
     let Some(output) = fill(&home, mount, enlarge) else {
         let _ = writeln!(std::io::stderr(), "skipped: no permission to mount a small file system: {mount}");

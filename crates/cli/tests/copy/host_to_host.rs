@@ -1,7 +1,7 @@
 //! Transfers between two remote hosts, and to hosts without numaio. A program in place of ssh maps
 //! each host to a directory.
 
-use crate::support::{kill, until, CommandOutput, Home, Limited};
+use crate::support::{content, kill, until, CommandOutput, Home, Limited};
 use numaio_schema::{Job, JobState, JobTotals};
 use std::ffi::OsStr;
 use std::fs;
@@ -89,10 +89,6 @@ impl Hosts {
     fn jobs(&self) -> Vec<Job> {
         serde_json::from_str(&self.home.run(&["jobs", "--json"]).ok()).expect("jobs")
     }
-}
-
-fn content(mib: usize) -> Vec<u8> {
-    (0..mib << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect()
 }
 
 #[test]
@@ -291,7 +287,7 @@ fn errors_name_the_host_that_failed() {
 #[test]
 fn interrupt_ends_the_processes_on_both_hosts() {
     let hosts = Hosts::new();
-    let large = content(24);
+    let large = content(24 << 20, 1);
     hosts.write("one/src/large", &large);
     let part = || {
         let entries = fs::read_dir(hosts.path("two/dst")).into_iter().flatten().flatten();
@@ -401,7 +397,7 @@ fn reports_why_a_bootstrap_failed() {
 fn gives_up_after_retries_without_progress() {
     let hosts = Hosts::new();
     let src = hosts.home.file("large", "");
-    fs::write(&src, content(4)).expect("a file");
+    fs::write(&src, content(4 << 20, 1)).expect("a file");
     // It is killed as soon as a partial file exists.
     let doomed = hosts.home.script(
         "doomed",
@@ -419,7 +415,7 @@ exec {NUMAIO} \"$@\"
     output.failed(1, &["retrying in 0.5 s", "retrying in 1.0 s"]);
     assert!(!hosts.path("one/dst/large").exists());
     hosts.copy(&[&src, "one:dst"]).ok();
-    assert!(fs::read(hosts.path("one/dst/large")).expect("a file") == content(4));
+    assert!(fs::read(hosts.path("one/dst/large")).expect("a file") == content(4 << 20, 1));
 }
 
 /// numaio restarts the process on either host, and reports only the final result.
@@ -427,7 +423,7 @@ exec {NUMAIO} \"$@\"
 fn restarts_a_lost_process_on_either_host() {
     for lost in ["one", "two"] {
         let hosts = Hosts::new();
-        let large = content(12);
+        let large = content(12 << 20, 1);
         hosts.write("one/src/large", &large);
         let wrapper = format!("#!/bin/sh\necho $$ >>numaio.pids\nexec {NUMAIO} \"$@\"\n");
         let wrapper = hosts.home.script("noted", &wrapper);

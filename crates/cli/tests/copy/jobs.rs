@@ -2,7 +2,7 @@
 
 use crate::image::Image;
 use crate::slow_copy::start_slow_copy;
-use crate::support::{until, CommandOutput, Home, Limited};
+use crate::support::{content, until, CommandOutput, Home, Limited};
 use numaio_schema::{CommandArg, Job, JobState};
 use std::fs;
 use std::io::Write;
@@ -38,8 +38,7 @@ fn list_jobs(home: &Home) -> Vec<Job> {
 
 fn write_large_file(home: &Home, mib: usize) {
     fs::create_dir_all(home.0.join("src")).expect("a folder");
-    let content: Vec<u8> = (0..mib << 20).map(|index| (index * 31 + (index >> 11)) as u8).collect();
-    fs::write(home.0.join("src/large"), content).expect("a file");
+    fs::write(home.0.join("src/large"), content(mib << 20, 1)).expect("a file");
 }
 
 fn same(home: &Home, to: &str) {

@@ -1,7 +1,7 @@
 //! `numaio copy` of local trees: copied files, reports, and the state after a kill.
 
 use crate::slow_copy::start_slow_copy;
-use crate::support::{CommandOutput, Home, Limited};
+use crate::support::{content, CommandOutput, Home, Limited};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -18,10 +18,6 @@ fn skipped(why: &str) {
 
 fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["copy"], args].concat())
-}
-
-fn bytes(count: usize, seed: u8) -> Vec<u8> {
-    (0..count).map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 8) as u8) ^ seed).collect()
 }
 
 /// Maps every path below a directory to its content and metadata, without following links.
@@ -75,10 +71,10 @@ fn everything(home: &Home) {
     for (name, size) in
         [("a", 3), ("zero", 0), ("d/block", 1 << 20), ("d/more", (1 << 20) + 1), ("d/big", 5_000_000)]
     {
-        fs::write(src.join(name), bytes(size, size as u8)).expect("a file");
+        fs::write(src.join(name), content(size, size as u8)).expect("a file");
     }
     for index in 0..200 {
-        fs::write(src.join(format!("d/e/{index}")), bytes(index * 7, 1)).expect("a file");
+        fs::write(src.join(format!("d/e/{index}")), content(index * 7, 1)).expect("a file");
     }
     fs::write(src.join(OsStr::from_bytes(b"\xff\n\x1b[2J ")), b"odd").expect("a name of bytes");
     let sparse = fs::File::create(src.join("sparse")).expect("a file");
@@ -160,7 +156,7 @@ fn copies_many_small_files() {
         let folder = home.0.join(format!("src/{folder}"));
         fs::create_dir_all(&folder).expect("a folder");
         for file in 0..100 {
-            fs::write(folder.join(file.to_string()), bytes(file * 40, file as u8)).expect("a file");
+            fs::write(folder.join(file.to_string()), content(file * 40, file as u8)).expect("a file");
         }
     }
     let output = copy(&home, &["-r", "--hash", "blake3", "src/", "dst"]).ok();
@@ -217,7 +213,7 @@ fn preserves_many_holes() {
     let pages: Vec<u64> =
         (0..40).flat_map(|far| (0..128).map(move |near| (far << 23) + (near << 13))).collect();
     for &page in &pages {
-        file.write_all_at(&bytes(4_096, (page >> 13) as u8 | 1), page).expect("a page");
+        file.write_all_at(&content(4_096, (page >> 13) as u8 | 1), page).expect("a page");
     }
     file.set_len(330 << 20).expect("a hole at the end");
     copy(&home, &["sparse", "there"]).ok();
@@ -389,7 +385,7 @@ fn full_disk_is_reported_and_leaves_no_partial_files() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("src")).expect("a folder");
     for index in 0..8 {
-        fs::write(home.0.join(format!("src/{index}")), bytes(700_000 + index * 300_000, index as u8))
+        fs::write(home.0.join(format!("src/{index}")), content(700_000 + index * 300_000, index as u8))
             .expect("a file");
     }
     fs::create_dir_all(home.0.join("small")).expect("a folder");
@@ -418,9 +414,9 @@ fn full_disk_is_reported_and_leaves_no_partial_files() {
 fn killed_copy_leaves_no_partial_names_and_resumes() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("src")).expect("a folder");
-    fs::write(home.0.join("src/large"), bytes(60 << 20, 1)).expect("a file");
+    fs::write(home.0.join("src/large"), content(60 << 20, 1)).expect("a file");
     for index in 0..50 {
-        fs::write(home.0.join(format!("src/{index}")), bytes(10_000 + index, index as u8)).expect("a file");
+        fs::write(home.0.join(format!("src/{index}")), content(10_000 + index, index as u8)).expect("a file");
     }
     let mut child = start_slow_copy(&home, &["-a", "src/"], "dst", "20M", 24 << 20);
     child.kill().expect("killed");

@@ -1,7 +1,7 @@
 //! Files that change while they are read, objects that cannot be copied, and very deep directories.
 
 use crate::slow_copy::start_slow_copy;
-use crate::support::{CommandOutput, Home, Limited};
+use crate::support::{content, CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
@@ -16,7 +16,7 @@ fn active_files_are_copied_as_they_were_read() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("from")).expect("a folder");
     fs::create_dir_all(home.0.join("to")).expect("a folder");
-    let content: Vec<u8> = (0..12u32 << 20).map(|index| (index * 31 + (index >> 9)) as u8).collect();
+    let content = content(12 << 20, 1);
     fs::write(home.0.join("from/log"), &content).expect("a file");
     for (how, code, arrives) in [("fail", 4, false), ("copy", 4, true)] {
         let args = ["-r", "--active-files", how, "from/"];
@@ -40,7 +40,7 @@ fn truncated_files_are_copied_up_to_their_end() {
     for end in [(7 << 20) + 3, 1 << 20, 0] {
         let home = Home::new();
         ["from", "to"].iter().for_each(|name| fs::create_dir(home.0.join(name)).expect("a folder"));
-        let content: Vec<u8> = (0..12u32 << 20).map(|index| (index * 31 + (index >> 9)) as u8).collect();
+        let content = content(12 << 20, 1);
         fs::write(home.0.join("from/log"), &content).expect("a file");
         let args = ["-r", "--active-files", "copy", "--log-file", "report", "from/"];
         let mut child = start_slow_copy(&home, &args, "to", "6M", 3 << 20);

@@ -1,7 +1,7 @@
 //! Options of `numaio copy`: placement, comparison, and selection of files.
 
 use crate::support::limits::read_all;
-use crate::support::{until, with_children, CommandOutput, Home, Limited};
+use crate::support::{content, until, with_children, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
 use numaio_schema::PlacementPlan;
 use rustix::fs::XattrFlags;
@@ -189,7 +189,7 @@ fn blocks(out: &str) -> Vec<u64> {
 #[test]
 fn both_sides_use_the_requested_block_size() {
     let home = Home::new();
-    let content: Vec<u8> = (0..5_000_003u32).map(|index| (index >> 9) as u8).collect();
+    let content = content(5_000_003, 1);
     fs::write(home.0.join("from"), &content).expect("a file");
     let ssh = ssh_wrapper(&home, None);
     let run = |args: Vec<&str>| {
@@ -219,7 +219,7 @@ fn both_sides_use_the_requested_block_size() {
 fn direct_io_order_and_mode_do_not_change_the_result() {
     let home = Home::new();
     files(&home, &["src/a/small", "src/b/c/other", "src/empty/x"]);
-    let content: Vec<u8> = (0..9_000_001u32).map(|index| (index >> 8) as u8).collect();
+    let content = content(9_000_001, 1);
     for name in ["src/large", "src/a/large"] {
         fs::write(home.0.join(name), &content).expect("a file");
     }

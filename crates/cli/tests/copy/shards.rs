@@ -2,7 +2,7 @@
 //! it.
 
 use crate::slow_copy::start_slow_copy;
-use crate::support::{until, CommandOutput, Home, Limited};
+use crate::support::{content, until, CommandOutput, Home, Limited};
 use crate::unprivileged::{run_as_other_user, skip_without_other_user};
 use std::collections::BTreeMap;
 use std::fs;
@@ -191,9 +191,7 @@ fn home_with_large_files(names: &[&str]) -> Home {
     let home = Home::new();
     make_tree(&home);
     for (name, seed) in names.iter().zip([3, 7]) {
-        let block: Vec<u8> = (0..1 << 20_usize).map(|index| (index * seed + (index >> 11)) as u8).collect();
-        let blocks = (0..120_u8).flat_map(|number| [vec![number], block.clone()]);
-        fs::write(home.0.join("src").join(name), blocks.collect::<Vec<_>>().concat()).expect("a file");
+        fs::write(home.0.join("src").join(name), content(120 << 20, seed)).expect("a file");
     }
     fs::create_dir(home.0.join("dst")).expect("a directory");
     home

@@ -1,6 +1,6 @@
 //! `numaio copy` through the system's ssh, to a private sshd on this machine.
 
-use crate::support::{CommandOutput, Home, Limited};
+use crate::support::{content, CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -162,9 +162,8 @@ fn files(home: &Home, [port, key_port]: [u16; 2]) {
 /// Files of several sizes, one with special characters in its name.
 fn tree(folder: &Path) {
     fs::create_dir_all(folder.join("d/e")).expect("a folder");
-    let bytes = |count: usize| (0..count).map(|index| (index * 31 + (index >> 9)) as u8).collect::<Vec<_>>();
     for (name, size) in [("a", 3), ("zero", 0), ("d/large", 5_000_000), ("d/e/it's a:b", 70_000)] {
-        fs::write(folder.join(name), bytes(size)).expect("a file");
+        fs::write(folder.join(name), content(size, 1)).expect("a file");
     }
     std::os::unix::fs::symlink("a", folder.join("link")).expect("a link");
 }

@@ -1,9 +1,9 @@
 //! Capacity that `numaio serve` lends: shares of devices, turns, and transfers of its host.
 
-use crate::client::{content, same, skipped, User, HEAD, OPEN};
+use crate::client::{same, skipped, User, HEAD, OPEN};
 use crate::daemon::{error_lines, Daemon};
 use crate::queue::device_of_data;
-use crate::support::{kill, until, Home, Limited};
+use crate::support::{content, kill, until, Home, Limited};
 use serde_json::Value;
 use std::fs;
 use std::process::{Child, Stdio};
@@ -109,7 +109,7 @@ fn two_daemons_agree_on_the_smaller_rate() {
         return skipped("no device is known for the directory of the test");
     };
     let Some(here) = shared("", &table("2MB"), &[]) else { return };
-    fs::write(user.home.0.join("src/larger"), content(12_000_000)).expect("a file");
+    fs::write(user.home.0.join("src/larger"), content(12_000_000, 1)).expect("a file");
     let to = |name: &str| there.url(&format!("data/{name}"));
     let mut first = copy_locally(&here, &user.home, &["-r", "src/", &to("1")]);
     // What the first host does not lend is left at the second one.
@@ -135,7 +135,7 @@ fn local_copies_share_the_devices_and_survive_the_daemon() {
     };
     let home = &daemon.home;
     fs::create_dir_all(home.0.join("from")).expect("a directory");
-    fs::write(home.0.join("from/large"), content(9_000_000)).expect("a file");
+    fs::write(home.0.join("from/large"), content(9_000_000, 1)).expect("a file");
     let (from, to) = (home.path("from"), home.path("to"));
     let mut local = copy_locally(&daemon, &user.home, &["-a", &format!("{from}/"), &to]);
     let lines = error_lines(&mut local);
@@ -152,7 +152,7 @@ fn local_copies_share_the_devices_and_survive_the_daemon() {
     let text = lines.lock().expect("a lock").clone();
     assert!(text.contains("continuing without this host's daemon: it has ended"), "{text}");
     let copied = fs::read(format!("{to}/large")).expect("a copy");
-    assert!(copied == content(9_000_000));
+    assert!(copied == content(9_000_000, 1));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn far_side_started_by_ssh_shares_the_devices_without_waiting() {
     let Some(daemon) = shared("", table, &[(&user, "alice", "")]) else {
         return skipped("no device is known for the directory of the test");
     };
-    fs::write(user.home.0.join("src/larger"), content(5_000_000)).expect("a file");
+    fs::write(user.home.0.join("src/larger"), content(5_000_000, 1)).expect("a file");
     let mut session = user.copying(&["-r", "src/", &daemon.url("data/session")]);
     until_queue(&daemon, |all| rates(all) == [Some(1_000_000)]);
     let (from, to) = (user.home.path("src/"), daemon.home.path("by-ssh"));

@@ -1,7 +1,7 @@
 //! Users of a daemon, and the configurations of daemons.
 
 use crate::daemon::Daemon;
-use crate::support::{until, CommandOutput, Home, Limited};
+use crate::support::{content, until, CommandOutput, Home, Limited};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl User {
         for (name, size) in
             [("src/big", 5_000_001), ("src/d/block", 1 << 20), ("src/d/empty", 0), ("src/small", 99)]
         {
-            fs::write(home.0.join(name), content(size)).expect("a file");
+            fs::write(home.0.join(name), content(size, 1)).expect("a file");
         }
         Self { home, key }
     }
@@ -60,10 +60,6 @@ impl User {
         until(writes, || daemon.log());
         child
     }
-}
-
-pub fn content(size: usize) -> Vec<u8> {
-    (0..size).map(|index| (index * 31 + (index >> 9)) as u8).collect()
 }
 
 pub fn skipped(why: &str) {

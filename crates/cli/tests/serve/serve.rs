@@ -1,8 +1,8 @@
 //! `numaio serve`: permissions, sessions, limits, configuration, start and stop.
 
-use crate::client::{content, open, same, skipped, User, HEAD, OPEN};
+use crate::client::{open, same, skipped, User, HEAD, OPEN};
 use crate::daemon::Daemon;
-use crate::support::{kill, until, CommandOutput, Home, Limited, LIMIT};
+use crate::support::{content, kill, until, CommandOutput, Home, Limited, LIMIT};
 use numaio_mover_linux::port::net::control;
 use numaio_mover_linux::port::net::{KeyPair, PublicKey};
 use std::fs;
@@ -32,7 +32,7 @@ fn copies_to_a_root_and_back() {
             &["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"],
         );
     }
-    assert_eq!(fs::read(user.home.0.join("renamed")).ok(), Some(content(99)));
+    assert_eq!(fs::read(user.home.0.join("renamed")).ok(), Some(content(99, 1)));
     // A second copy moves nothing; the options are those of copies by ssh.
     let out = user.copy(&["-a", "src/", &daemon.url("data/")]).ok();
     assert!(out.contains("0 moved"), "{out}");

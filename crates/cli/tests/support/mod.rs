@@ -50,6 +50,20 @@ pub fn with_children(process: u32) -> Vec<u32> {
 /// Prefix of a command to restore the default disposition of the signals that tests send.
 pub const HEED_SIGNALS: [&str; 2] = ["/usr/bin/env", "--default-signal=HUP,INT,QUIT,TERM"];
 
+/// Returns the content of a file, in which each block of 64 KiB differs from the others. It is copied by the block, since
+/// unoptimized tests take seconds to calculate every byte.
+pub fn content(bytes: usize, seed: u8) -> Vec<u8> {
+    const BLOCK: usize = 64 << 10;
+    let pattern = |index: usize| (index as u8).wrapping_mul(31).wrapping_add((index >> 9) as u8) ^ seed;
+    let block: Vec<u8> = (0..BLOCK.min(bytes)).map(pattern).collect();
+    let mut content = block.repeat(bytes.div_ceil(BLOCK));
+    for (number, block) in content.chunks_exact_mut(BLOCK).enumerate().skip(1) {
+        block[..8].copy_from_slice(&number.to_le_bytes());
+    }
+    content.truncate(bytes);
+    content
+}
+
 /// Returns an ID that no other test has, of this program or of one that runs at the same time.
 pub fn unique_id() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -331,16 +331,16 @@ impl Disk {
     fn open_for_write(&mut self, put: &FileWrite) -> Result<u64, Fault> {
         let (directory, name) = self.parent_and_name(&put.at)?;
         let there = self.find(&put.at.name).ok();
-        let object = there.and_then(|number| self.now.0.get(&number)).map(|inode| inode.object.clone());
-        match (put.begin, there, object) {
-            (OpenMode::Continue, Some(number), Some(Object::File(..))) => {
+        let found = there.and_then(|number| self.found(number, Details::default()));
+        match (put.begin, there, found.map(|found| found.metadata.kind)) {
+            (OpenMode::Continue, Some(number), Some(FileKind::File)) => {
                 let size = self.found(number, Details::default()).map_or(0, |found| found.metadata.size);
                 match put.held.last().is_none_or(|last| last.end <= size) {
                     true => Ok(number),
                     false => Err(fault(FaultKind::Changed)),
                 }
             }
-            (OpenMode::ContinueInPlace, Some(number), Some(Object::File(..))) => {
+            (OpenMode::ContinueInPlace, Some(number), Some(FileKind::File)) => {
                 let has_another_name =
                     self.found(number, Details::default()).is_none_or(|found| found.metadata.links > 1);
                 match self.in_place.get(&put.at) == Some(&number) && !has_another_name {
@@ -349,8 +349,8 @@ impl Disk {
                 }
             }
             (OpenMode::Continue | OpenMode::ContinueInPlace, ..) => Err(fault(FaultKind::NotFound)),
-            (_, _, Some(Object::Directory(_))) => Err(fault(FaultKind::Exists)),
-            (OpenMode::InPlace, Some(number), Some(Object::File(..))) => {
+            (_, _, Some(FileKind::Directory)) => Err(fault(FaultKind::Exists)),
+            (OpenMode::InPlace, Some(number), Some(FileKind::File)) => {
                 self.change(Change::Size(number, 0));
                 self.in_place.insert(put.at.clone(), number);
                 Ok(number)

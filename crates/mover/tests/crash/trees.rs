@@ -34,8 +34,8 @@ pub fn file(chance: &mut Chance, size: u64, sparse: bool) -> Object {
         }
         let start = (page * PAGE) as usize;
         let end = content.len().min(start + PAGE as usize);
-        let word = chance.below(u64::MAX).to_le_bytes();
-        content[start..end].chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&word[..chunk.len()]));
+        let filled = chance.below(u64::MAX).to_le_bytes().repeat(PAGE as usize / 8);
+        content[start..end].copy_from_slice(&filled[..end - start]);
         pages.insert(page);
     }
     Object::File(content, pages)
