@@ -112,7 +112,7 @@ class X86:
                 "-smbios", "type=1,manufacturer=numaio lab,"
                            f"product=emulated {m['name']}",
                 # The guest's TSC is the host's, so the guest must not calibrate it.
-                "-append", f"console=ttyS0 {KERNEL_LINE} tsc=reliable tsc_early_khz={khz} "
+                "-append", f"console=ttyS0 {KERNEL_LINE} tsc=reliable tsc_early_khz={khz} lpj={4 * khz} "
                            "no_timer_check 8250.nr_uarts=1 i8042.nokbd i8042.noaux"]
 
     def memory_map(self, m):
