@@ -24,7 +24,7 @@ const SCRIPT: &str = r#"
     witness before
     numaio vm apply web --near eth0 2>/out/apply.txt; witness applied
     numaio undo; witness undone
-    numaio vm bench web --near eth0 --peer localhost --sizes 4096,51200 --direction write --rounds 1 --seconds 20 \
+    numaio vm bench web --near eth0 --peer localhost --sizes 4096,51200 --direction write --rounds 1 --seconds 6 \
         --remote-numaio guest-numaio --bootstrap --output /out/bench.json >/out/bench.txt 2>/out/bench.err
     witness after; ls /root/.cache/numaio >/out/installed
     numaio undo --list >/out/receipts
