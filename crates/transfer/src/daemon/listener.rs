@@ -8,7 +8,7 @@ use super::device_capacity::DeviceCapacity;
 use super::error::DaemonError;
 use super::loaded_config::LoadedConfig;
 use super::local_users;
-use super::log::{Log, PeerLog};
+use super::log::{LimitedLog, Log};
 use super::notify::notify;
 use super::pending_connections::{PendingConnections, PendingSlot};
 use super::session_ipc::{
@@ -60,14 +60,16 @@ pub fn run(
     let host = host.map_or_else(|_| String::new(), |key| key.to_string());
     let queue = CapacityQueue::new(devices, &loaded.config.limits, host);
     let (sessions, pending) = (Arc::new(SessionTable::new(queue)), Arc::new(PendingConnections::default()));
-    let (mut loaded, peers) = (Arc::new(loaded), PeerLog::new(log));
+    let mut loaded = Arc::new(loaded);
+    // Clients of one socket must not use up the lines about those of the other one.
+    let (refusals, local_refusals) = (LimitedLog::new(log), LimitedLog::new(log));
     let (accounting, shared_config) = (Arc::new(Accounting::new(log)), Arc::new(Mutex::new(loaded.clone())));
     accounting.run_in_background(&sessions, &shared_config);
     sessions.queue.run_in_background()?;
     let local = loaded.config.local.clone();
     if let Some(local) = &local {
         let path = local.socket.value.clone();
-        local_users::serve(log, local, &sessions.queue)
+        local_users::serve((log, &local_refusals), local, &sessions.queue)
             .map_err(|error| DaemonError::CannotServeLocally { path, error })?;
     }
     for listener in &listeners {
@@ -79,13 +81,14 @@ pub fn run(
             loaded = reload(log, path, loaded);
             *shared_config.lock().unwrap_or_else(PoisonError::into_inner) = loaded.clone();
         }
-        peers.flush();
+        refusals.flush();
+        local_refusals.flush();
         for listener in ready(&listeners, POLL_INTERVAL)? {
             match listener.accept() {
                 Ok((socket, address)) => {
                     let daemon = DaemonParts {
                         log: log.clone(),
-                        peers: peers.clone(),
+                        refusals: refusals.clone(),
                         sessions: sessions.clone(),
                         pending: pending.clone(),
                         accounting: accounting.clone(),
@@ -96,7 +99,7 @@ pub fn run(
                 // The client has disconnected.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
-                    log.error(&format!("cannot accept connections: {error}"));
+                    refusals.error(&format!("cannot accept connections: {error}"));
                     thread::sleep(ACCEPT_ERROR_PAUSE);
                 }
             }
@@ -167,7 +170,7 @@ fn check_roots(log: &Log, path: &Path, loaded: Arc<LoadedConfig>) {
 /// The state of a daemon that its connections share.
 struct DaemonParts {
     log: Log,
-    peers: PeerLog,
+    refusals: LimitedLog,
     sessions: Arc<SessionTable>,
     pending: Arc<PendingConnections>,
     accounting: Arc<Accounting>,
@@ -189,7 +192,7 @@ impl AcceptedConnection {
 
     /// Logs why the peer was not served.
     fn log(&self, why: &dyn std::fmt::Display) {
-        self.daemon.peers.rejected(self.caller, why);
+        self.daemon.refusals.warning(&format!("{}: {why}", self.caller));
     }
 
     fn receive(self: Arc<Self>, socket: TcpStream) {

@@ -5,18 +5,18 @@
 
 use super::capacity_queue::CapacityQueue;
 use super::config::LocalUsers;
-use super::log::Log;
+use super::local_connections::{LocalConnection, LocalConnections};
+use super::log::{LimitedLog, Log};
 use crate::capacity::messages::{CapacityReply, CapacityRequest, LocalTransfer, MAX_REQUEST_BYTES};
 use crate::json_lines::{receive, send};
 use numaio_broker::HostOrder;
 use numaio_linux::process::{socket_peer, user, SocketPeer};
-use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::Duration;
 
@@ -27,10 +27,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const SILENCE_LIMIT: Duration = Duration::from_secs(30);
 /// How long a reply may wait for a program that does not read.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of connections.
-const MAX_CONNECTIONS: usize = 1_024;
-/// Maximum number of connections of one user, waiting ones included.
-const MAX_CONNECTIONS_PER_USER: usize = 64;
 /// Pause after an error of accept(2), for example too many open files.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 
@@ -38,21 +34,26 @@ const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The socket cannot be created.
-pub fn serve(log: &Log, local: &LocalUsers, queue: &Arc<CapacityQueue>) -> io::Result<()> {
+pub fn serve(
+    (log, refusals): (&Log, &LimitedLog),
+    local: &LocalUsers,
+    queue: &Arc<CapacityQueue>,
+) -> io::Result<()> {
     let path = &local.socket.value;
     let listener = bind(path)?;
     log.info(&format!("lending capacity to local programs at {}", path.display()));
     let server = Arc::new(LocalServer {
         log: log.clone(),
+        refusals: refusals.clone(),
         queue: queue.clone(),
         local: local.clone(),
-        connections: Mutex::default(),
+        connections: Arc::default(),
     });
     let run = move || loop {
         match listener.accept() {
             Ok((socket, _)) => server.receive(socket),
             Err(error) => {
-                server.log.error(&format!("cannot accept local programs: {error}"));
+                server.refusals.error(&format!("cannot accept local programs: {error}"));
                 thread::sleep(ACCEPT_ERROR_PAUSE);
             }
         }
@@ -88,67 +89,39 @@ pub fn close(path: &Path) {
 
 struct LocalServer {
     log: Log,
+    refusals: LimitedLog,
     queue: Arc<CapacityQueue>,
     local: LocalUsers,
-    /// Number of connections by user.
-    connections: Mutex<BTreeMap<u32, usize>>,
-}
-
-/// A connection of a user, until it is dropped.
-struct Connection {
-    server: Arc<LocalServer>,
-    user: u32,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        let mut connections = self.server.connections();
-        if let Some(count) = connections.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                connections.remove(&self.user);
-            }
-        }
-    }
+    connections: Arc<LocalConnections>,
 }
 
 impl LocalServer {
-    fn connections(&self) -> MutexGuard<'_, BTreeMap<u32, usize>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a connection; `None` if there are too many.
-    fn count(self: &Arc<Self>, user: u32) -> Option<Connection> {
-        let mut connections = self.connections();
-        let all: usize = connections.values().sum();
-        let own = connections.entry(user).or_default();
-        if all >= MAX_CONNECTIONS || *own >= MAX_CONNECTIONS_PER_USER {
-            return None;
-        }
-        *own += 1;
-        drop(connections);
-        Some(Connection { server: self.clone(), user })
-    }
-
     fn receive(self: &Arc<Self>, socket: UnixStream) {
         let Ok(peer) = socket_peer(&socket) else { return };
         // A program that is not served continues without the daemon.
-        let Some(connection) = self.count(peer.user) else { return };
+        let connection = match self.connections.admit(peer.user, socket) {
+            Ok(connection) => connection,
+            Err(why) => return self.refusals.warning(&format!("local user {}: {why}", peer.user)),
+        };
+        let server = self.clone();
         let serve = move || {
-            if let Err(error) = connection.server.serve(peer, &socket) {
+            if let Err(error) = server.serve(peer, &connection) {
                 let SocketPeer { user, process } = peer;
-                connection.server.log.debug(&format!("process {process} of local user {user}: {error}"));
+                server.log.debug(&format!("process {process} of local user {user}: {error}"));
             }
         };
         if let Err(error) = Builder::new().name("local".to_owned()).spawn(serve) {
-            self.log.error(&format!("cannot start a thread: {error}"));
+            self.refusals.error(&format!("cannot start a thread: {error}"));
         }
     }
 
     /// Serves a program until its end.
-    fn serve(&self, peer: SocketPeer, socket: &UnixStream) -> io::Result<()> {
+    fn serve(&self, peer: SocketPeer, connection: &LocalConnection) -> io::Result<()> {
+        let socket = &*connection.socket;
         socket.set_write_timeout(Some(REPLY_TIMEOUT))?;
-        match receive(socket, MAX_REQUEST_BYTES, Some(REQUEST_TIMEOUT))? {
+        let request = receive(socket, MAX_REQUEST_BYTES, Some(REQUEST_TIMEOUT))?;
+        connection.has_request();
+        match request {
             None => Ok(()),
             Some(CapacityRequest::List) => {
                 // Only root and the daemon's user see the transfers of others.
@@ -195,6 +168,7 @@ mod tests {
     use crate::capacity::link::CapacityLink;
     use crate::capacity::local_broker::{self, SubmittedTransfer};
     use crate::daemon::config::{Config, Located};
+    use crate::daemon::local_connections::MAX_CONNECTIONS_PER_USER;
     use numaio_schema::{CapacityState, LentCapacity, TransferDirection};
     use std::io::Write;
     use std::path::PathBuf;
@@ -229,8 +203,8 @@ mod tests {
             served.queue.run_in_background().expect("a thread");
             let socket = Located { value: served.socket(), line: 1 };
             let local = LocalUsers { socket, transfers: 3, priority: 5 };
-            serve(&Log::new(std::sync::Arc::new(|_: &str| {}), true), &local, &served.queue)
-                .expect("a socket");
+            let log = Log::new(Arc::new(|_: &str| {}), true);
+            serve((&log, &LimitedLog::new(&log)), &local, &served.queue).expect("a socket");
             served
         }
 

@@ -10,16 +10,14 @@ use numaio_machine::printable::printable;
 use numaio_schema::TransferRecord;
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt::Display;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Interval for which lines about unauthenticated peers are limited.
-const PEER_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval for which lines about clients that are not served are limited.
+const LIMITED_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of these lines in an interval.
-const PEER_LINES: u64 = 20;
+const LIMITED_LINES: u64 = 20;
 
 /// The log.
 #[derive(Clone)]
@@ -156,59 +154,71 @@ fn journal_fields(level: LogLevel, text: &str, transfer: &TransferRecord) -> Vec
     fields
 }
 
-/// Lines about peers that did not authenticate. Anybody who reaches the port causes them, so that
-/// their number is limited; further ones are counted.
+/// Lines about clients that are not served. Anybody who reaches a socket causes them, so that their
+/// number is limited; further ones are counted.
 #[derive(Clone)]
-pub struct PeerLog {
+pub struct LimitedLog {
     log: Log,
-    interval: Arc<Mutex<PeerInterval>>,
+    interval: Arc<Mutex<LineInterval>>,
 }
 
 /// The current interval.
-struct PeerInterval {
+struct LineInterval {
     began: Instant,
-    /// Number of rejected connections.
-    rejected: u64,
-    /// Address of the last one that has no line.
-    unlisted: Option<SocketAddr>,
+    /// Number of lines.
+    lines: u64,
+    /// The last line that was not logged.
+    left_out: Option<String>,
 }
 
-impl PeerLog {
+impl LineInterval {
+    fn new(began: Instant) -> Self {
+        Self { began, lines: 0, left_out: None }
+    }
+}
+
+impl LimitedLog {
     /// Lines for a log.
     pub fn new(log: &Log) -> Self {
-        let interval = PeerInterval { began: Instant::now(), rejected: 0, unlisted: None };
-        Self { log: log.clone(), interval: Arc::new(Mutex::new(interval)) }
+        Self { log: log.clone(), interval: Arc::new(Mutex::new(LineInterval::new(Instant::now()))) }
     }
 
-    /// Logs or counts a rejected connection.
-    pub fn rejected(&self, caller: SocketAddr, why: &dyn Display) {
+    /// Logs or counts a line about a client.
+    pub fn warning(&self, text: &str) {
+        self.line(LogLevel::Warning, text);
+    }
+
+    /// Logs or counts a line about an error that each client may cause.
+    pub fn error(&self, text: &str) {
+        self.line(LogLevel::Error, text);
+    }
+
+    fn line(&self, level: LogLevel, text: &str) {
         self.end_interval(Instant::now());
         let mut interval = self.interval.lock().unwrap_or_else(PoisonError::into_inner);
-        interval.rejected += 1;
-        match interval.rejected <= PEER_LINES {
-            true => self.log.warning(&format!("{caller}: {why}")),
-            false => interval.unlisted = Some(caller),
+        interval.lines += 1;
+        match interval.lines <= LIMITED_LINES {
+            true => self.log.line(level, text, None),
+            false => interval.left_out = Some(text.to_owned()),
         }
     }
 
-    /// Logs the number of connections without a line, once the interval is over.
+    /// Logs the number of lines that were left out, once the interval is over.
     pub fn flush(&self) {
         self.end_interval(Instant::now());
     }
 
     fn end_interval(&self, now: Instant) {
         let mut interval = self.interval.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.duration_since(interval.began) < PEER_INTERVAL {
+        if now.duration_since(interval.began) < LIMITED_INTERVAL {
             return;
         }
-        let unlisted = interval.rejected.saturating_sub(PEER_LINES);
-        if let Some(last) = interval.unlisted {
-            let seconds = PEER_INTERVAL.as_secs();
-            self.log.warning(&format!(
-                "rejected {unlisted} more connections of unauthenticated peers within {seconds} s, the last from {last}"
-            ));
+        let ended = std::mem::replace(&mut *interval, LineInterval::new(now));
+        if let Some(last) = ended.left_out {
+            let (count, seconds) = (ended.lines - LIMITED_LINES, LIMITED_INTERVAL.as_secs());
+            self.log
+                .warning(&format!("left out {count} more lines within {seconds} s; the last one: {last}"));
         }
-        *interval = PeerInterval { began: now, rejected: 0, unlisted: None };
     }
 }
 
@@ -288,26 +298,23 @@ mod tests {
     }
 
     #[test]
-    fn lines_about_unauthenticated_peers_are_limited() {
+    fn lines_about_rejected_clients_are_limited() {
         let (log, lines) = collected();
-        let peers = PeerLog::new(&log);
+        let limited = LimitedLog::new(&log);
         let reject = |count: u16| {
-            (0..count).for_each(|port| peers.rejected(([192, 0, 2, 1], port).into(), &"no key"));
+            (0..count).for_each(|port| limited.warning(&format!("192.0.2.1:{port}: no key")));
         };
         reject(50);
-        peers.flush();
-        assert_eq!(lines.lock().expect("a lock").len() as u64, PEER_LINES);
-        peers.end_interval(Instant::now() + PEER_INTERVAL);
+        limited.flush();
+        assert_eq!(lines.lock().expect("a lock").len() as u64, LIMITED_LINES);
+        limited.end_interval(Instant::now() + LIMITED_INTERVAL);
         let last = lines.lock().expect("a lock").pop().expect("a line");
-        assert_eq!(
-            last,
-            "numaio: rejected 30 more connections of unauthenticated peers within 60 s, the last from 192.0.2.1:49"
-        );
+        assert_eq!(last, "numaio: left out 30 more lines within 60 s; the last one: 192.0.2.1:49: no key");
         lines.lock().expect("a lock").clear();
         // The next interval has lines again, and nothing to count.
-        peers.interval.lock().expect("a lock").began = Instant::now();
+        limited.interval.lock().expect("a lock").began = Instant::now();
         reject(2);
-        peers.end_interval(Instant::now() + PEER_INTERVAL);
+        limited.end_interval(Instant::now() + LIMITED_INTERVAL);
         assert_eq!(
             *lines.lock().expect("a lock"),
             ["numaio: 192.0.2.1:0: no key", "numaio: 192.0.2.1:1: no key"]

@@ -12,6 +12,7 @@ mod error;
 pub mod hello;
 mod listener;
 mod loaded_config;
+mod local_connections;
 mod local_users;
 mod log;
 pub mod log_options;
