@@ -5,7 +5,7 @@ use super::config::{Config, Limits};
 use super::log::Log;
 use numaio_linux::process::ProcessHandle;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,10 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const SLOT_WAIT: Duration = Duration::from_secs(2);
 
 /// Returns the smallest network assigned to one client: an IPv4 address, or a /64 network of IPv6.
+/// Each program of this host has all of 127.0.0.0/8.
 pub fn client_network(address: IpAddr) -> IpAddr {
     match address {
+        IpAddr::V4(four) if four.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(six) => {
             let [a, b, c, d, ..] = six.segments();
             IpAddr::from([a, b, c, d, 0, 0, 0, 0])

@@ -55,6 +55,13 @@ fn until_waiting(table: &SessionTable, count: usize) {
 }
 
 #[test]
+fn loopback_addresses_are_one_network() {
+    let network = |text: &str| client_network(text.parse().expect("an address"));
+    assert_eq!(network("127.9.8.7"), network("127.0.0.1"));
+    assert_ne!(network("128.0.0.1"), network("127.0.0.1"));
+}
+
+#[test]
 fn limits_waiting_connections() {
     let config = config(&ALICE.replace("connections = 2", "connections = 2\nper_address = 1"));
     let table = table(LONG);
