@@ -3,7 +3,9 @@
 use crate::Root;
 use numaio_machine::process;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+use rustix::process::{
+    getrlimit, pidfd_open, pidfd_send_signal, setrlimit, Pid, PidfdFlags, Resource, Rlimit, Signal,
+};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -127,6 +129,23 @@ pub fn cpu_time_s() -> f64 {
 /// Returns the effective user id, which owns new files.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Raises the limit of open files of this process to at least `needed`, as far as it may; returns
+/// the resulting limit (RLIMIT_NOFILE, getrlimit(2)).
+///
+/// # Errors
+/// I/O error of the kernel.
+pub fn raise_file_limit(needed: u64) -> io::Result<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // Without a value there is no limit.
+    let (current, highest) = (current.unwrap_or(u64::MAX), maximum.unwrap_or(u64::MAX));
+    let raised = needed.min(highest);
+    if raised <= current {
+        return Ok(current);
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum })?;
+    Ok(raised)
 }
 
 /// Returns the groups of this process, which its user may assign to files; empty if unknown.

@@ -201,6 +201,9 @@ impl From<DaemonError> for Failure {
                 "run it as a separate user, as the unit in docs/copy/daemon.md does; as_root = true in its file \
                  allows root, and then users with write access can create files that only root can create",
             ),
+            DaemonError::TooFewFiles { .. } => failure.hint(
+                "raise it by LimitNOFILE= of the unit or by ulimit -n, or lower connections in [limits]",
+            ),
             DaemonError::CannotListen { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
                 failure.hint("another daemon may use the address; listen configures the addresses")
             }

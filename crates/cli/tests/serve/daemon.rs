@@ -71,8 +71,12 @@ impl Daemon {
         self.log()
     }
 
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: &str) {
-        kill(signal, self.child.id());
+        kill(signal, self.process());
     }
 
     /// Waits until the daemon exits.

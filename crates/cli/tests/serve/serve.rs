@@ -594,6 +594,35 @@ fn sighup_reloads_the_configuration() {
     assert!(daemon.is_running());
 }
 
+#[test]
+fn limit_of_open_files_is_raised_or_the_configuration_is_rejected() {
+    let (mut daemon, user) = open("");
+    let limit_files = |limits: &str| {
+        let args = [&format!("--nofile={limits}"), "--pid", &daemon.process().to_string()];
+        let status = daemon.home.command("prlimit", &args).limited_status();
+        assert!(status.expect("prlimit").success());
+    };
+    let reload = |connections: u32| {
+        let limits = format!("[limits]\nconnections = {connections}\n");
+        daemon.configure(&format!("{HEAD}{limits}{OPEN}{}", user.known_as("alice")));
+        daemon.signal("-HUP");
+    };
+    limit_files("1200:2000");
+    reload(100);
+    daemon.wait_for_log("reloaded ");
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.process())).expect("limits");
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line");
+    assert_eq!(line.split_whitespace().skip(3).collect::<Vec<_>>(), ["1765", "2000", "files"]);
+    reload(200);
+    let why = "the limit of open files is 2000, and the configured limits need 3465";
+    daemon.wait_for_log(why);
+    assert!(daemon.wait_for_log("keeping the previous configuration").contains(why));
+    assert!(daemon.is_running());
+    let mut second =
+        daemon.home.command_by(&["prlimit", "--nofile=2000"], &["serve", "--config", "serve.toml"]);
+    CommandOutput::of(second.limited_output().expect("prlimit")).failed(1, &[why, "LimitNOFILE="]);
+}
+
 /// A removed user must lose access even if a new root is unusable.
 #[test]
 fn reload_succeeds_despite_an_unusable_root() {

@@ -34,6 +34,14 @@ pub enum DaemonError {
     /// A daemon was started as root without the permission of its configuration.
     #[error("a daemon does not run as root")]
     IsRoot,
+    /// A daemon may open fewer files than its limits of connections need.
+    #[error("the limit of open files is {limit}, and the configured limits need {needed}")]
+    TooFewFiles {
+        /// Open files that the process may have.
+        limit: u64,
+        /// Open files under the limits of the configuration.
+        needed: u64,
+    },
     /// A daemon cannot listen on an address.
     #[error("cannot listen on {address}: {error}")]
     CannotListen {

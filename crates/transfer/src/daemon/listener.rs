@@ -10,6 +10,7 @@ use super::loaded_config::LoadedConfig;
 use super::local_users;
 use super::log::{LimitedLog, Log};
 use super::notify::notify;
+use super::open_files;
 use super::pending_connections::{PendingConnections, PendingSlot};
 use super::session_ipc::{
     AdmissionReply, AdmissionRequest, SessionEnd, SessionReport, SessionStart, MAX_REQUEST_BYTES,
@@ -53,6 +54,7 @@ pub fn run(
     if is_super_user() && !loaded.config.as_root {
         return Err(DaemonError::IsRoot);
     }
+    open_files::provide(&loaded.config)?;
     interrupt::install_for_service()?;
     let listeners = listen(&loaded.config)?;
     log.configure(loaded.config.log);
@@ -126,7 +128,8 @@ fn listen(config: &Config) -> Result<Vec<TcpListener>, DaemonError> {
 
 /// Reads the file again; the old configuration stays if the new one has errors.
 fn reload(log: &Log, path: &Path, old: Arc<LoadedConfig>) -> Arc<LoadedConfig> {
-    match LoadedConfig::reload(path) {
+    let new = LoadedConfig::reload(path).and_then(|new| open_files::provide(&new.config).map(|()| new));
+    match new {
         Ok(new) => {
             let same = |one: &Config, other: &Config| {
                 one.listen.iter().map(|at| at.value).eq(other.listen.iter().map(|at| at.value))

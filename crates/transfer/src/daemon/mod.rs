@@ -17,6 +17,7 @@ mod local_users;
 mod log;
 pub mod log_options;
 mod notify;
+mod open_files;
 mod pending_connections;
 mod record_writer;
 pub mod session;

@@ -15,6 +15,17 @@ const PENDING_PER_SESSION: usize = 8;
 /// Minimum number of allowed pending connections: all of one session.
 const MIN_PENDING: usize = 2 * MAX_STREAMS;
 
+/// Returns the maximum number of pending connections, or of those of one network, for a number of
+/// allowed sessions.
+pub const fn max_pending(sessions: usize) -> usize {
+    let all = PENDING_PER_SESSION * sessions;
+    if all > MIN_PENDING {
+        all
+    } else {
+        MIN_PENDING
+    }
+}
+
 /// Pending connections, and the sessions that wait for theirs.
 #[derive(Default)]
 pub struct PendingConnections {
@@ -56,12 +67,11 @@ impl PendingSlot {
         limits: &Limits,
     ) -> Result<Self, &'static str> {
         let mut state = pending.state();
-        if state.waiting.values().sum::<usize>() >= MIN_PENDING.max(PENDING_PER_SESSION * limits.connections)
-        {
+        if state.waiting.values().sum::<usize>() >= max_pending(limits.connections) {
             return Err("refused: too many pending connections");
         }
         let same = state.waiting.entry(network).or_default();
-        if *same >= MIN_PENDING.max(PENDING_PER_SESSION * limits.per_address) {
+        if *same >= max_pending(limits.per_address) {
             return Err("refused: too many pending connections from its address");
         }
         *same += 1;
