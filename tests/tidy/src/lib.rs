@@ -15,4 +15,6 @@ mod sizes;
 #[cfg(test)]
 mod tree;
 #[cfg(test)]
+mod units;
+#[cfg(test)]
 mod walls;
