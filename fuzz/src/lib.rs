@@ -19,6 +19,7 @@ mod simulated_transfer;
 mod socket_diag;
 mod stored_files;
 mod test_world;
+mod text_files;
 
 pub use simulated_transfer::simulated_transfer;
 
@@ -37,7 +38,7 @@ use std::collections::BTreeSet;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
     ("stream", stream),
     ("sink", peers::sink),
     ("source", peers::source),
@@ -53,6 +54,7 @@ pub const TARGETS: [Target; 22] = [
     ("paths", control_messages::paths),
     ("serve-config", stored_files::serve_config),
     ("stored-files", stored_files::stored_files),
+    ("text-files", text_files::text_files),
     ("packets", packets::packets),
     ("data-streams", data_streams::data_streams),
     ("netlink", netlink::netlink),
@@ -85,6 +87,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "paths" => control_messages::path_seeds(),
         "serve-config" => stored_files::config_seeds(),
         "stored-files" => stored_files::seeds(),
+        "text-files" => text_files::seeds(),
         "packets" => packets::seeds(),
         "data-streams" => data_streams::seeds(),
         "netlink" => netlink::seeds(),

@@ -149,7 +149,8 @@ fn read(
         let found = match read_trusted_text(&path, MAX_BYTES) {
             Ok(text) => {
                 output::detail(format_args!("read {}", path.display()));
-                for (key, value) in parse(&path, &text)? {
+                let settings = parse(&text).map_err(|fault| Failure::file(&path, fault).hint(HINT))?;
+                for (key, value) in settings {
                     of_files.insert(key, (value, path.clone()));
                 }
                 FileUse::Read
@@ -180,20 +181,27 @@ fn is_absent(path: &Path, error: &io::Error) -> bool {
 }
 
 /// Parses a file into settings with their values.
-fn parse(path: &Path, text: &str) -> Result<Vec<(&'static str, String)>, Failure> {
-    let table: toml::Table =
-        toml::from_str(text).map_err(|error| Failure::file(path, toml_fault(text, &error)).hint(HINT))?;
+///
+/// # Errors
+/// A message that names the line or setting.
+pub fn parse(text: &str) -> Result<Vec<(&'static str, String)>, String> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| toml_fault(text, &error))?;
     let setting = |(key, value): (String, toml::Value)| {
-        let invalid = |reason: &str| Failure::file(path, format!("{key}: {reason}")).hint(HINT);
-        let setting =
-            SETTINGS.iter().find(|setting| setting.key == key).ok_or_else(|| invalid("unknown setting"))?;
+        let setting = SETTINGS
+            .iter()
+            .find(|setting| setting.key == key)
+            .ok_or_else(|| format!("{key}: unknown setting"))?;
         let value = match value {
             toml::Value::String(text) => text,
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Float(number) => number.to_string(),
-            _ => return Err(invalid("expected a text or a number")),
+            _ => return Err(format!("{key}: expected a text or a number")),
         };
-        (setting.check)(&value).map_err(|reason| invalid(&reason))?;
+        // The environment cannot hold it.
+        if value.contains('\0') {
+            return Err(format!("{key}: expected a text without NUL characters"));
+        }
+        (setting.check)(&value).map_err(|reason| format!("{key}: {reason}"))?;
         Ok((setting.key, value))
     };
     table.into_iter().map(setting).collect()
@@ -264,6 +272,7 @@ mod tests {
             ("ssh = \" \"\n", "ssh: expected a program"),
             ("ssh = [\"ssh\"]\n", "ssh: expected a text or a number"),
             ("unit = \"GB/s\"\nunit\n", "line 2: "),
+            ("broker = \"/a\\u0000b\"\n", "broker: expected a text without NUL"),
         ] {
             let path = folder.file("config", text);
             let failure = read([path].into_iter(), |_| None).expect_err(text);

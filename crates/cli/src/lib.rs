@@ -19,6 +19,14 @@ mod store;
 mod supervised_run;
 mod temporary_change;
 
+/// Parsers of the files that users write. The fuzz targets use them, and nothing else imports them.
+pub mod text_files {
+    pub use crate::commands::plan::parse_problem;
+    pub use crate::commands::program_moves::BalanceConfig;
+    pub use crate::commands::vm::parse_guests;
+    pub use crate::config::parse as parse_settings;
+}
+
 use args::{Args, RunOnly};
 use options::Invocation;
 use std::process::ExitCode;

@@ -29,7 +29,7 @@ mod placement;
 pub mod plan;
 pub mod predict;
 mod prediction_inputs;
-mod program_moves;
+pub mod program_moves;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -12,7 +12,7 @@ use std::path::Path;
 pub fn read(path: &Path) -> Result<PlanProblem, Failure> {
     let text = input::read_text(path)?;
     if !text.trim_start().starts_with('{') {
-        return read_toml(path, &text);
+        return parse_toml(&text).map_err(|(fault, hint)| Failure::file(path, fault).hint(hint));
     }
     match Document::from_json(&text) {
         Ok(Document::PlanProblem(problem)) => Ok(*problem),
@@ -26,15 +26,18 @@ pub fn read(path: &Path) -> Result<PlanProblem, Failure> {
     }
 }
 
-fn read_toml(path: &Path, text: &str) -> Result<PlanProblem, Failure> {
+/// Parses a problem in TOML.
+///
+/// # Errors
+/// The fault, with a hint.
+pub fn parse_toml(text: &str) -> Result<PlanProblem, (String, &'static str)> {
     let problem: PlanProblem = toml::from_str(text).map_err(|error| {
-        Failure::file(path, failure::toml_fault(text, &error))
-            .hint("docs/internals/planning.md shows a problem in TOML")
+        (failure::toml_fault(text, &error), "docs/internals/planning.md shows a problem in TOML")
     })?;
     if problem.schema != PLAN_PROBLEM_SCHEMA {
         let found: String = problem.schema.chars().take(80).collect();
-        return Err(Failure::file(path, format!("expected schema '{PLAN_PROBLEM_SCHEMA}', found '{found}'"))
-            .hint("omit the field 'schema', or correct it"));
+        let fault = format!("expected schema '{PLAN_PROBLEM_SCHEMA}', found '{found}'");
+        return Err((fault, "omit the field 'schema', or correct it"));
     }
     Ok(problem)
 }

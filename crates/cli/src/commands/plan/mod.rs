@@ -12,6 +12,7 @@ use crate::output;
 use crate::output::json;
 use args::Method;
 pub use args::PlanArgs;
+pub use file::parse_toml as parse_problem;
 use numaio_model::{PlanError, PlanOptions};
 use numaio_schema::{Plan, PlanMethod, PlanProblem, Proof};
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ mod requests;
 use crate::failure::Failure;
 use crate::options::Common;
 use clap::{Args, Subcommand};
+pub use plan_file::parse as parse_guests;
 use std::process::ExitCode;
 
 /// Show, place and move virtual machines near their devices.

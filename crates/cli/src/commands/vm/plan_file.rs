@@ -65,7 +65,13 @@ fn handle<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Handle, D
 /// Reads the guests of a file.
 pub fn read(path: &Path) -> Result<GuestFile, Failure> {
     let text = input::read_text(path)?;
-    toml::from_str(&text).map_err(|error| {
-        Failure::file(path, toml_fault(&text, &error)).hint("docs/guide/vm.md shows a file of guests")
-    })
+    parse(&text).map_err(|fault| Failure::file(path, fault).hint("docs/guide/vm.md shows a file of guests"))
+}
+
+/// Parses a file of guests.
+///
+/// # Errors
+/// A message with the line.
+pub fn parse(text: &str) -> Result<GuestFile, String> {
+    toml::from_str(text).map_err(|error| toml_fault(text, &error))
 }
