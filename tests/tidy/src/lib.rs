@@ -11,6 +11,8 @@ mod language;
 #[cfg(test)]
 mod links;
 #[cfg(test)]
+mod named_tests;
+#[cfg(test)]
 mod sizes;
 #[cfg(test)]
 mod tree;
