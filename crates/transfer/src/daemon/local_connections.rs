@@ -61,8 +61,8 @@ impl Drop for LocalConnection {
 }
 
 impl LocalConnection {
-    /// Keeps a connection from being ended in favor of another one, once it has sent its request.
-    pub fn has_request(&self) {
+    /// Keeps the connection from being ended in favor of another one: it has sent its request.
+    pub fn request_received(&self) {
         if let Some(connection) = self.connections.state().all.get_mut(&self.number) {
             connection.silent = None;
         }
@@ -121,7 +121,7 @@ mod tests {
             for user in users {
                 while self.open.len() < before + MAX_CONNECTIONS && self.connect(user).is_ok() {
                     if !are_silent {
-                        self.open[self.open.len() - 1].0.has_request();
+                        self.open[self.open.len() - 1].0.request_received();
                     }
                 }
             }
@@ -148,7 +148,7 @@ mod tests {
     fn the_oldest_silent_connection_makes_room_for_others() {
         let mut programs = Programs::default();
         programs.connect(0).expect("admitted");
-        programs.open[0].0.has_request();
+        programs.open[0].0.request_received();
         // Every user id has one connection, so that the reserved ones are used up, too.
         (1..MAX_CONNECTIONS as u32).for_each(|user| programs.connect(user).expect("admitted"));
         programs.connect(5_000).expect("admitted in place of a silent one");
@@ -170,7 +170,7 @@ mod tests {
         programs.open.remove(1);
         assert_eq!(programs.connections.state().all.len(), MAX_CONNECTIONS);
         // Programs that wait for their turn keep their connections.
-        programs.open.iter().for_each(|(connection, _)| connection.has_request());
+        programs.open.iter().for_each(|(connection, _)| connection.request_received());
         assert_eq!(programs.connect(5_001), Err("refused: too many connections"));
     }
 }

@@ -120,7 +120,7 @@ impl LocalServer {
         let socket = &*connection.socket;
         socket.set_write_timeout(Some(REPLY_TIMEOUT))?;
         let request = receive(socket, MAX_REQUEST_BYTES, Some(REQUEST_TIMEOUT))?;
-        connection.has_request();
+        connection.request_received();
         match request {
             None => Ok(()),
             Some(CapacityRequest::List) => {
