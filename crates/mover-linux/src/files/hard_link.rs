@@ -25,6 +25,9 @@ const COMMON_ERRORS: [Errno; 10] = [
     Errno::ACCESS,
 ];
 
+/// Attempts to link to a file that other transfers may replace at the same time.
+const MAX_TRIES: usize = 8;
+
 /// Creates a hard link, which replaces anything but a directory.
 pub fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result<(), Fault> {
     let target = resolver.resolve(to)?;
@@ -43,7 +46,10 @@ pub fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result
         return Ok(());
     }
     let create = |place: ResolvedName<'_>| {
-        rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty())
+        let link = || rustix::fs::linkat(&directory, last, place.directory, place.name, AtFlags::empty());
+        // The kernel finds a file that another transfer replaces before it is linked, and does not
+        // link to a file without a name (vfs_link in fs/namei.c).
+        (1..MAX_TRIES).fold(link(), |linked, _| if linked == Err(Errno::NOENT) { link() } else { linked })
     };
     create_or_replace(place, create).map_err(|errno| {
         let refused = fault("create hard link")(errno);
@@ -52,4 +58,39 @@ pub fn link(resolver: &mut Resolver<'_>, at: &FilePath, to: &FilePath) -> Result
             false => Fault { why: FaultKind::NotKept, ..refused },
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Roots;
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Another transfer renames new files to the name of the target.
+    #[test]
+    fn links_to_a_file_that_is_replaced_at_the_same_time() {
+        let dir = std::env::temp_dir().join(format!("numaio-replaced-{}", std::process::id()));
+        fs::create_dir(&dir).expect("a directory");
+        fs::write(dir.join("file"), "").expect("a file");
+        let roots = Roots::open(&[&dir]).expect("a root");
+        let is_over = AtomicBool::new(false);
+        let failed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    fs::write(dir.join("new"), "").expect("a file");
+                    fs::rename(dir.join("new"), dir.join("file")).expect("renamed");
+                }
+            });
+            let one = |number: u32| {
+                let at = FilePath::new(0, format!("link{number}").into_bytes());
+                link(&mut Resolver::new(&roots.roots, false), &at, &FilePath::new(0, *b"file"))
+            };
+            let failed: Vec<Fault> = (0..5_000).filter_map(|number| one(number).err()).collect();
+            is_over.store(true, Ordering::Relaxed);
+            failed
+        });
+        fs::remove_dir_all(&dir).expect("removed");
+        assert_eq!(failed, []);
+    }
 }
