@@ -3,6 +3,7 @@
 use super::data::write_all;
 use super::fault::fault;
 use super::file_stat::file_stat;
+use super::identity::is_renumbered;
 use super::path::{ResolvedName, Resolver};
 use super::permissions::ensure_mode_bits;
 use super::roots::{OpenJournal, Roots};
@@ -173,8 +174,19 @@ impl Roots {
 
     fn create_journal(&self, place: ResolvedName<'_>) -> Result<OwnedFd, Fault> {
         let flags = OFlags::RDWR | OFlags::CREATE;
-        let file = place.open(flags, JOURNAL_MODE).map_err(fault("create journal"))?;
-        match self.lock(place, &file)?.is_some_and(|found| found.links < 2) {
+        let created = place.open(flags | OFlags::EXCL, JOURNAL_MODE);
+        let is_new = created.is_ok();
+        let file = match created {
+            Err(Errno::EXIST) => place.open(flags, JOURNAL_MODE),
+            created => created,
+        };
+        let file = file.map_err(fault("create journal"))?;
+        let locked = self.lock(place, &file).inspect_err(|_| {
+            if is_new {
+                let _ = rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty());
+            }
+        });
+        match locked?.is_some_and(|found| found.links < 2) {
             true => {
                 ensure_mode_bits(file.as_fd(), JOURNAL_MODE);
                 Ok(file)
@@ -197,7 +209,10 @@ impl Roots {
         // The previous holder may have removed it, and another transfer may have created the next
         // one.
         let named = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW);
-        let is_it = |named: FileStat| (named.volume, named.inode) == (found.volume, found.inode);
+        let is_it = |named: FileStat| {
+            let has_same_number = (named.volume, named.inode) == (found.volume, found.inode);
+            has_same_number || named.volume == found.volume && is_renumbered(file) && is_locked(place)
+        };
         Ok(if named.is_ok_and(|stat| is_it(file_stat(&stat))) { Some(look()?) } else { None })
     }
 }
@@ -245,8 +260,20 @@ fn locked(file: &OwnedFd) -> Result<bool, Fault> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(Errno::NOSYS | Errno::NOTSUP | Errno::NOLCK) => {
+            Err(Fault::new(FaultKind::Unsupported, "the file system of the destination has no locks"))
+        }
         Err(errno) => Err(fault("lock journal")(errno)),
     }
+}
+
+/// Returns whether the journal with a name is locked: by this process, which has just locked it
+/// unless it was replaced meanwhile.
+fn is_locked(place: ResolvedName<'_>) -> bool {
+    let again = place.open(OFlags::RDWR, Mode::empty());
+    again.is_ok_and(|file| {
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    })
 }
 
 /// Replaces a locked journal by a copy that is not hard-linked.

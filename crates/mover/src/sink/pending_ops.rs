@@ -69,8 +69,9 @@ impl PendingOps {
 
     /// Removes a file of the sink itself; only failure is reported.
     pub fn remove_unreported<B: AsRef<[u8]>>(&mut self, what: FilePath, peer: &mut PeerState<B>) {
+        let name = Name::new(what.name.to_vec()).unwrap_or_else(|_| Name::root());
         let ticket = peer.submit(Operation::Remove(vec![what]));
-        self.submitted(ticket, vec![PendingOp::unreported(Name::root())]);
+        self.submitted(ticket, vec![PendingOp::unreported(name)]);
     }
 
     /// Makes the complete destination durable; only failure is reported.

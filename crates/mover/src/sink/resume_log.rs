@@ -446,8 +446,11 @@ impl ResumeLog {
         self.unrecorded.clear();
         // A journal that could not be created must not be removed: it may belong to another
         // transfer.
-        let was_never_created =
-            is_new && matches!(fault.why, FaultKind::Exists | FaultKind::ReadOnly | FaultKind::Permission);
+        let was_never_created = is_new
+            && matches!(
+                fault.why,
+                FaultKind::Exists | FaultKind::ReadOnly | FaultKind::Permission | FaultKind::Unsupported
+            );
         (self.journal_failed, self.on_disk) = (!was_never_created, false);
     }
 
