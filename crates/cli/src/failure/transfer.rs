@@ -109,8 +109,15 @@ fn hint_about_others(error: &TransferError) -> Option<Cow<'static, str>> {
                 .into(),
             )
         }
-        TransferError::PeerTimedOut { .. } => {
-            "a login there may read standard input, or a directory not respond; --timeout sets the limit, 0 means none"
+        TransferError::PeerTimedOut { host, .. } => {
+            return Some(
+                format!(
+                    "a login there may read standard input, a directory not respond, or a router drop large packets \
+                     (path MTU): then ping -M do -s 1472 {host} fails and a smaller size works; --timeout sets the \
+                     limit, 0 means none"
+                )
+                .into(),
+            )
         }
         TransferError::NoDataConnection { channel, .. } => {
             return Some(
