@@ -116,6 +116,8 @@ pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
         report_changes: true,
         alias: None,
         in_place: false,
+        in_order: false,
+        resumes: true,
         sync: SyncMode::None,
         block: BlockSize::default(),
         hash: HashKind::Xxh3,

@@ -12,7 +12,7 @@ use crate::TransferError;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::sink::{CloneSources, Sink};
-use numaio_mover::source::{LocalDestination, Source};
+use numaio_mover::source::{LocalDestination, ReadMode, Source};
 use numaio_mover_linux::port::FilePort;
 use std::io;
 use std::sync::Arc;
@@ -43,6 +43,9 @@ pub fn run(
         true => Vec::new(),
         false => request.mark_sources()?,
     };
+    if request.may_need_order() {
+        source.mode = ReadMode::Pipeline;
+    }
     (source.skip_directory, source.links) = (request.destination_identity(), request.has_links());
     if source.remove_stored {
         // Files that are copied onto themselves must stay.

@@ -19,6 +19,7 @@ mod hung_storage;
 mod image;
 mod itemize;
 mod jobs;
+mod limited_filesystems;
 mod local_trees;
 mod odd_files;
 mod options;

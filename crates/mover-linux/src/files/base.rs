@@ -1,6 +1,6 @@
 //! Base of user-specified paths: the host, or a directory that they cannot leave.
 
-use super::filesystem::{kind, EXFAT, FAT};
+use super::filesystem::{kind, EXFAT, FAT, FUSE};
 use super::path::{find_below, LinkScope};
 use super::permissions::grant_owner_access;
 use super::roots::Roots;
@@ -131,10 +131,18 @@ impl Base {
     /// Returns whether files at an existing or future path can have hard links. Only FAT and exFAT
     /// are known to have none.
     pub fn has_links(&self, path: &Path) -> bool {
+        self.filesystem_kind(path).is_none_or(has_links)
+    }
+
+    /// Returns whether the file system of a path may accept data in order only: whether it is FUSE.
+    pub fn may_need_order(&self, path: &Path) -> bool {
+        self.filesystem_kind(path) == Some(FUSE)
+    }
+
+    /// Returns the type of the file system of a path, or of the nearest existing directory above it.
+    fn filesystem_kind(&self, path: &Path) -> Option<u32> {
         let kind = |path: &Path| kind(self.find(path, OFlags::empty()).ok()?).ok();
-        let found =
-            path.ancestors().find_map(|path| kind(if path == Path::new("") { Path::new(".") } else { path }));
-        found.is_none_or(has_links)
+        path.ancestors().find_map(|path| kind(if path == Path::new("") { Path::new(".") } else { path }))
     }
 
     pub(super) fn kind(&self, path: &Path) -> io::Result<FileType> {

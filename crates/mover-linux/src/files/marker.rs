@@ -4,6 +4,7 @@
 use super::base::Base;
 use super::directory_time::DirectoryTime;
 use super::proc::path_of_fd;
+use super::temporary_file::close_before_removal;
 use numaio_linux::process;
 use numaio_mover::sink::is_marker;
 use rustix::fd::OwnedFd;
@@ -42,8 +43,7 @@ impl Marker {
 
 impl Drop for Marker {
     fn drop(&mut self) {
-        // libfuse would keep a removed open file under another name.
-        self.file = None;
+        self.file.take().into_iter().for_each(close_before_removal);
         let _time = DirectoryTime::of(&self.directory);
         let _ = rustix::fs::unlinkat(&self.directory, &self.name[..], AtFlags::empty());
     }

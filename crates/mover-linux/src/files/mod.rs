@@ -47,6 +47,7 @@ mod sync;
 mod temporary_file;
 #[cfg(test)]
 mod tests;
+mod write_abilities;
 mod xattr_buffer;
 mod xattrs;
 
@@ -57,6 +58,8 @@ pub use file_handle::identity_of;
 pub use flush::flush;
 pub use journal::OtherShards;
 pub use marker::Marker;
+pub use name_matching::NewFiles;
 pub use proc::{has_proc, is_process_private};
 pub use roots::{umask, DirectIo, Roots};
 pub use temporary_file::temporary_name;
+pub use write_abilities::WriteAbilities;

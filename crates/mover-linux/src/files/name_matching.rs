@@ -26,25 +26,45 @@ const MAX_TRIED: usize = 100;
 
 impl Roots {
     /// Returns how the first root matches names. If the file system type does not determine it,
-    /// temporary files are created; without `may_write`, existing names are examined, and without
-    /// suitable names they are assumed distinct.
-    pub fn names(&self, may_write: bool) -> NameMatching {
-        self.roots.first().and_then(|root| names_of(root, may_write).ok()).unwrap_or_default()
+    /// temporary files are created; without `may_write`, or if that fails, existing names are
+    /// examined. What stays unknown is assumed to be equal if files are written, so that no file
+    /// overwrites another one.
+    pub fn names(&self, may_write: Option<NewFiles>) -> NameMatching {
+        let Some(root) = self.roots.first() else { return NameMatching::Exact };
+        let unknown = match may_write {
+            Some(_) => NameMatching::CaseInsensitiveTrimmed,
+            None => NameMatching::Exact,
+        };
+        names_of(root, may_write == Some(NewFiles::Removable)).ok().flatten().unwrap_or(unknown)
     }
 }
 
-fn names_of(root: &OwnedFd, may_write: bool) -> Result<NameMatching, Errno> {
+/// Whether temporary files can be removed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewFiles {
+    /// They can.
+    Removable,
+    /// They cannot, so that none is created to examine the file system.
+    Permanent,
+}
+
+/// Returns how a directory matches names, if that can be determined.
+fn names_of(root: &OwnedFd, may_write: bool) -> Result<Option<NameMatching>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(root, ".", flags, Mode::empty())?;
-    match by_kind(&directory)? {
-        Some(names) => Ok(names),
-        None if may_write => probe_with_new_files(&directory),
-        None => Ok(if is_case_insensitive(&directory)? {
-            NameMatching::CaseInsensitive
-        } else {
-            NameMatching::Exact
-        }),
+    if let Some(names) = by_kind(&directory)? {
+        return Ok(Some(names));
     }
+    if may_write {
+        if let Ok(names) = probe_with_new_files(&directory) {
+            return Ok(Some(names));
+        }
+    }
+    let names = |is_insensitive| match is_insensitive {
+        true => NameMatching::CaseInsensitive,
+        false => NameMatching::Exact,
+    };
+    Ok(is_case_insensitive(&directory)?.map(names))
 }
 
 /// Returns how a directory below a root matches names, if known to differ from the root.
@@ -53,7 +73,7 @@ pub fn names_in(directory: &OwnedFd, root: &OwnedFd) -> NameMatching {
     match by_kind(directory) {
         Ok(Some(names)) => names,
         // Another file system, which may ignore trailing dots, too: assume that it does.
-        Ok(None) if volume(directory) != volume(root) && is_case_insensitive(directory).unwrap_or(false) => {
+        Ok(None) if volume(directory) != volume(root) && is_case_insensitive(directory) == Ok(Some(true)) => {
             NameMatching::CaseInsensitiveTrimmed
         }
         _ => NameMatching::Exact,
@@ -119,8 +139,8 @@ fn probe_with_new_files(directory: &OwnedFd) -> Result<NameMatching, Errno> {
 }
 
 /// Determines case sensitivity from existing names: one found by another case that is not listed
-/// itself.
-fn is_case_insensitive(directory: &OwnedFd) -> Result<bool, Errno> {
+/// itself. `None` without a suitable name.
+fn is_case_insensitive(directory: &OwnedFd) -> Result<Option<bool>, Errno> {
     for entry in Dir::read_from(directory)?.take(MAX_TRIED) {
         let entry = entry?;
         let other = swap_case(entry.file_name().to_bytes());
@@ -128,12 +148,12 @@ fn is_case_insensitive(directory: &OwnedFd) -> Result<bool, Errno> {
             continue;
         }
         if rustix::fs::statat(directory, &*other, AtFlags::SYMLINK_NOFOLLOW).is_err() {
-            return Ok(false);
+            return Ok(Some(false));
         }
         let mut all = Dir::read_from(directory)?;
-        return Ok(!all.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_bytes() == other)));
+        return Ok(Some(!all.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_bytes() == other))));
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Swaps the case of ASCII letters.

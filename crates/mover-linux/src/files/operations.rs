@@ -74,6 +74,8 @@ impl Roots {
             }
             Operation::Remove(all) => {
                 let remove = |at: &FilePath| {
+                    // A file that is being written cannot be removed everywhere.
+                    drop(self.in_order.as_ref().and_then(|appended| appended.take(at)));
                     let removed = remove(&mut resolver, at);
                     if removed.is_ok() {
                         self.close_removed_journal(at);

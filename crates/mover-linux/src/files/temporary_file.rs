@@ -14,10 +14,17 @@ pub fn with_probe_file<T>(
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
     let result = look(&file, name);
-    // NFS keeps an open removed file under another name until it is closed.
-    drop(file);
+    close_before_removal(file);
     rustix::fs::unlinkat(directory, name, AtFlags::empty())?;
     result
+}
+
+/// Closes an empty file that is removed next: NFS and libfuse keep an open one under another name.
+///
+/// With a byte in it, it is stored when it is closed. rclone stores an empty file later, and thus
+/// again after the removal.
+pub fn close_before_removal(file: OwnedFd) {
+    let _ = rustix::io::pwrite(&file, b"\0", 0);
 }
 
 /// Creates an object, and replaces an existing one unless it is a directory.

@@ -142,9 +142,10 @@ impl FilePort {
         (done, events): (Sender<Event<Slab>>, Receiver<Event<Slab>>),
         (link, backpressure, activity): (Link, Arc<Backpressure>, Arc<LinkActivity>),
     ) -> io::Result<Self> {
+        let work = WorkQueue::new(&setting.worker_groups, setting.root_devices, setting.share);
         let mut port = Self {
+            work: Arc::new(work.keeping_order(setting.roots.writes_in_order())),
             roots: Arc::new(setting.roots),
-            work: Arc::new(WorkQueue::new(&setting.worker_groups, setting.root_devices, setting.share)),
             events,
             link: Some(link),
             activity,

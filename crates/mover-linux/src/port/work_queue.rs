@@ -45,6 +45,7 @@ pub(super) struct WorkQueue {
     waiting_for_buffer: AtomicUsize,
     /// Whether a thread waited for a buffer since the last query.
     was_short: AtomicBool,
+    keeps_order: bool,
 }
 
 /// A queued operation.
@@ -174,7 +175,14 @@ impl WorkQueue {
             ready: Condvar::new(),
             waiting_for_buffer: AtomicUsize::new(0),
             was_short: AtomicBool::new(false),
+            keeps_order: false,
         }
+    }
+
+    /// Runs operations that are exclusive in the same file in the order in which they are added:
+    /// they wait in one queue, whatever group their buffers belong to.
+    pub fn keeping_order(self, keeps_order: bool) -> Self {
+        Self { keeps_order, ..self }
     }
 
     /// Adds an operation, with the root that it reads; two operations that are `exclusive` in the
@@ -186,7 +194,10 @@ impl WorkQueue {
         (root, exclusive): (Option<u32>, Option<FilePath>),
     ) {
         let mut queue = self.queue();
-        let owner = queue.owner(&operation, root);
+        let owner = match self.keeps_order && exclusive.is_some() {
+            true => TaskOwner::Any,
+            false => queue.owner(&operation, root),
+        };
         queue.push(Task { ticket, operation, claim: Claim { owner, exclusive } });
         drop(queue);
         // The woken thread may belong to another group and leave the task to its owner.
@@ -501,6 +512,21 @@ mod tests {
         (0..1000).for_each(|_| work.complete(0, of(0), 10 * SECOND));
         let load = work.queue().loads(0)[0];
         assert!(load.per_second.is_some_and(|rate| (0.199..0.21).contains(&rate)), "{load:?}");
+    }
+
+    /// The buffers of both tasks belong to different groups.
+    #[test]
+    fn exclusive_tasks_keep_their_order() {
+        let worker_groups = worker_groups();
+        for keeps_order in [false, true] {
+            let work = WorkQueue::new(&worker_groups, Vec::new(), |_, _| None).keeping_order(keeps_order);
+            for (ticket, group) in worker_groups.iter().enumerate() {
+                work.add(ticket as u64, write(&group.pool), (None, Some(FilePath::new(0, *b"file"))));
+            }
+            let first = work.next(1).expect("a task");
+            assert_eq!(first.ticket, if keeps_order { 0 } else { 1 });
+            work.complete(1, first.claim, SECOND);
+        }
     }
 
     #[test]

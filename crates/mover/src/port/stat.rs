@@ -185,6 +185,11 @@ pub struct KeptAttributes {
     pub xattrs: bool,
 }
 
+impl KeptAttributes {
+    /// No attributes.
+    pub const NONE: Self = Self { modes: false, owners: false, times: false, xattrs: false };
+}
+
 impl Default for KeptAttributes {
     /// Returns all attributes.
     fn default() -> Self {

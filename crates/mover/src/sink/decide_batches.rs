@@ -257,7 +257,20 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let expected = expected_state((content.size(), attributes.mtime), found);
         let itemized = self.options.itemize(Update::Transfer, inode, found);
         let announced_size = content.size();
-        FileTarget { name, content, announced_size, block, at, in_place, attributes, key, expected, itemized }
+        let in_order = self.options.in_order;
+        FileTarget {
+            name,
+            content,
+            announced_size,
+            block,
+            at,
+            in_place,
+            in_order,
+            attributes,
+            key,
+            expected,
+            itemized,
+        }
     }
 
     /// Plans a file that needs no data: an empty one, or any in a dry run.

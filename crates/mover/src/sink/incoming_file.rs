@@ -28,6 +28,8 @@ pub(super) struct FileTarget {
     pub at: FilePath,
     /// Whether that is the file with the final name.
     pub in_place: bool,
+    /// Whether its data is written in order, to a file that is opened for the first part.
+    pub in_order: bool,
     /// Attributes to set.
     pub attributes: Attributes,
     /// The number in the journal, if the file is recorded there.
@@ -57,6 +59,8 @@ pub(super) struct IncomingFile {
     holes: u64,
     /// Number of write operations in flight.
     writing: usize,
+    /// Whether a write was submitted.
+    started: bool,
     /// Number of bytes that the source announced as sent.
     done: Option<u64>,
 }
@@ -100,7 +104,7 @@ impl IncomingFile {
     /// Creates a file of which all data is missing.
     pub fn new(target: FileTarget) -> Self {
         let left = target.blocks();
-        Self { target, answered: false, left, bytes: 0, holes: 0, writing: 0, done: None }
+        Self { target, answered: false, left, bytes: 0, holes: 0, writing: 0, started: false, done: None }
     }
 
     /// Returns where the file is written.
@@ -304,9 +308,12 @@ impl IncomingFile {
         Ok(())
     }
 
-    /// Creates a write to this file; `first` if it is the only one.
-    fn write_request(&self, first: bool) -> FileWrite {
-        let begin = match (self.target.in_place, first) {
+    /// Creates a write to this file. A file of several parts was started before, unless it is
+    /// written in order.
+    fn write_request(&mut self, is_only: bool) -> FileWrite {
+        let is_first = !std::mem::replace(&mut self.started, true);
+        let starts = is_only || is_first && self.target.in_order;
+        let begin = match (self.target.in_place, starts) {
             (false, true) => OpenMode::Fresh,
             (false, false) => OpenMode::Continue,
             (true, true) => OpenMode::InPlace,

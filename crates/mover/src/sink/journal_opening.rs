@@ -31,9 +31,10 @@ pub(super) struct JournalOpening {
 }
 
 impl JournalOpening {
-    /// Submits the first attempt. A dry run leaves the journal to the run that resumes from it.
-    pub fn new<B: AsRef<[u8]>>(dry_run: bool, journal: &FilePath, peer: &mut PeerState<B>) -> Self {
-        let state = match dry_run {
+    /// Submits the first attempt, unless there is no journal. A dry run leaves it to the run that
+    /// resumes from it.
+    pub fn new<B: AsRef<[u8]>>(has_none: bool, journal: &FilePath, peer: &mut PeerState<B>) -> Self {
+        let state = match has_none {
             true => State::Ready,
             false => State::Opening(peer.submit(open(journal))),
         };

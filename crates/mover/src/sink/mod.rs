@@ -144,10 +144,14 @@ impl<B: AsRef<[u8]>> Sink<B> {
         let journal = FilePath::new(0, options.journal.clone());
         let not_kept = NotKeptAttributes::new(&mut options);
         let distrusts = TimesUnreliable(options.checksum || options.ignore_times);
+        let mut resume_log = ResumeLog::new(options.transfer, journal.clone(), options.sync, distrusts)
+            .with_abandoned_shards(&options.abandoned_shards);
+        if !options.resumes {
+            resume_log.disable();
+        }
         Self {
-            journal: JournalOpening::new(options.dry_run, &journal, &mut peer),
-            resume_log: ResumeLog::new(options.transfer, journal, options.sync, distrusts)
-                .with_abandoned_shards(&options.abandoned_shards),
+            journal: JournalOpening::new(options.dry_run || !options.resumes, &journal, &mut peer),
+            resume_log,
             resume_checks: ResumeChecks::default(),
             batches: Batches::new(&mut options),
             plans: Plans::default(),

@@ -216,6 +216,9 @@ pub struct SinkOptions {
     pub alias: Option<Name>,
     /// Write to existing files directly, instead of to partial files beside them.
     pub in_place: bool,
+    /// Write the data of each file in order, to a file that stays open: the file system accepts
+    /// data at the end of an open file only. The source must send it in order.
+    pub in_order: bool,
     /// When data is made durable.
     pub sync: SyncMode,
     /// The block size of both sides.
@@ -229,6 +232,8 @@ pub struct SinkOptions {
     /// Whether the source sends data without waiting for requests. Then nothing is resumed or
     /// compared by hash.
     pub eager: bool,
+    /// Whether there is a journal, so that a later run resumes interrupted files.
+    pub resumes: bool,
     /// The name of the journal; see [`journal_name`](super::journal_name).
     pub journal: Box<[u8]>,
     /// Whether other processes write to the same directories, because the source has a shard only:

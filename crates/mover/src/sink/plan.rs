@@ -91,13 +91,13 @@ impl BatchPlan {
         self.empty.push((put, op));
     }
 
-    /// Requests the data of a file. A file of several parts is started before; `resumed` if parts
-    /// of it exist.
+    /// Requests the data of a file. A file of several parts is started before, unless it is written
+    /// in order; `resumed` if parts of it exist.
     pub fn receive(&mut self, number: FileNumber, file: &IncomingFile, resumed: bool) {
         let target = file.target();
         self.beside |= !target.in_place;
         self.prepared.answers.insert(number, file.needed(resumed));
-        if target.is_one_block() {
+        if target.is_one_block() || target.in_order {
             return;
         }
         let (begin, held) = match (resumed, target.in_place) {

@@ -284,6 +284,8 @@ impl World {
             report_changes: options.report_changes,
             alias: None,
             in_place: options.in_place,
+            in_order: false,
+            resumes: true,
             sync: options.sync,
             block: options.block,
             hash: options.hash,

@@ -245,6 +245,8 @@ fn sink_options(case: Case, requested: RequestedEntries) -> SinkOptions {
         report_changes: true,
         alias: None,
         in_place: false,
+        in_order: false,
+        resumes: true,
         sync: SyncMode::None,
         block: BlockSize::default(),
         hash: HashKind::Xxh3,

@@ -108,6 +108,8 @@ pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdenti
         report_changes: false,
         alias: None,
         in_place: false,
+        in_order: false,
+        resumes: true,
         sync: SyncMode::None,
         block: BlockSize::default(),
         hash: HashKind::None,

@@ -25,6 +25,8 @@ pub struct Capabilities {
     pub change_times: bool,
     /// Files that are truncated while they are read.
     pub truncation: bool,
+    /// Data of each file in order only.
+    pub in_order: bool,
     /// The block size: in a request the one that the user or the sink wants, in a reply the one
     /// that the peer uses. An older numaio omits it and uses the default.
     #[serde(with = "crate::block_bytes")]
@@ -51,6 +53,7 @@ impl Default for Capabilities {
             named_acls: false,
             change_times: false,
             truncation: false,
+            in_order: false,
             block: None,
             known_options: KnownOptions::default(),
         }

@@ -207,7 +207,7 @@ impl TransferRequest {
     }
 
     /// Inspects a local destination: whether it is new, so that the source can send all data
-    /// eagerly, and hard links.
+    /// eagerly, hard links, and the order of data.
     pub fn inspect_destination(&mut self) {
         let CopyOptions { checksum, dry_run, deletion, negotiated, size_range, .. } = &self.options;
         let needs_all = !checksum
@@ -221,6 +221,12 @@ impl TransferRequest {
         self.capabilities.eager_data = needs_all
             && is_new(&self.base, &path_of(&self.to), &names.unwrap_or_default(), &self.journal_name());
         self.capabilities.hard_links = self.has_links();
+        self.capabilities.in_order = self.may_need_order();
+    }
+
+    /// Returns whether a local destination may accept the data of a file in order only.
+    pub fn may_need_order(&self) -> bool {
+        self.base.may_need_order(&path_of(&self.to))
     }
 }
 

@@ -17,10 +17,10 @@ use numaio_mover::sink::{
     BackupNames, ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits,
     RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{self, SourceOptions};
+use numaio_mover::source::{self, ReadMode, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use numaio_mover_linux::accounts;
-use numaio_mover_linux::files::Roots;
+use numaio_mover_linux::files::{NewFiles, Roots, WriteAbilities};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -155,7 +155,7 @@ impl TransferRequest {
             truncation: sink.truncation,
             policy: ChunkPolicy::for_port(sink.block_size()),
             storage: site.source_storage(self.options.order),
-            mode: self.options.mode.kind(),
+            mode: if sink.in_order { ReadMode::Pipeline } else { self.options.mode.kind() },
             limit: self.options.bytes_per_second,
             compress: self.options.compress.kind(),
             eager: sink.eager_data,
@@ -264,6 +264,26 @@ impl TransferRequest {
         Ok(site)
     }
 
+    /// Adapts to what the file system accepts of writers, with a remark about each difference.
+    fn apply_abilities(&self, abilities: &WriteAbilities, site: &mut SideSetup<'_>) {
+        if !abilities.any_offset {
+            site.roots.write_in_order();
+            let text = "the file system of the destination accepts data in order only: each file is \
+                written by one thread at a time, and an interrupted one starts again";
+            site.remarks.push(text.to_owned());
+        }
+        if !abilities.renames && !self.options.in_place {
+            let text = "the file system of the destination does not rename files: each is written \
+                under its final name, and an interrupted one is incomplete there";
+            site.remarks.push(text.to_owned());
+        }
+        if !abilities.left.is_empty() {
+            let names = abilities.left.join("', '");
+            let text = "the file system of the destination does not remove files, so that these stay";
+            site.remarks.push(format!("{text}: '{names}'"));
+        }
+    }
+
     /// Sets up the sink. `one_file` is whether the source is a single file.
     pub fn sink<'a>(
         &'a self,
@@ -277,7 +297,11 @@ impl TransferRequest {
         let (snapshots, remarks) = self.snapshots(root.as_deref());
         let backups = self.backup_directory(root.as_deref())?;
         let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
-        let site = self.sink_site(&roots, remarks, placer)?;
+        let mut site = self.sink_site(&roots, remarks, placer)?;
+        let may_write = !dry_run && !self.options.deletion.only;
+        let abilities = if may_write { site.roots.write_abilities() } else { WriteAbilities::default() };
+        self.apply_abilities(&abilities, &mut site);
+        let new_files = if abilities.left.is_empty() { NewFiles::Removable } else { NewFiles::Permanent };
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
@@ -287,7 +311,11 @@ impl TransferRequest {
         let wanted = KeptAttributes { modes, owners: users, times, xattrs };
         let options = SinkOptions {
             preserve,
-            kept: site.roots.kept_attributes(wanted, !dry_run && !self.options.deletion.only),
+            kept: match new_files {
+                NewFiles::Removable => site.roots.kept_attributes(wanted, may_write),
+                // A store of objects, which is not examined with more files that stay.
+                NewFiles::Permanent => KeptAttributes::NONE,
+            },
             writer: WriterIdentity {
                 user: process::user(),
                 groups: process::groups(),
@@ -316,11 +344,13 @@ impl TransferRequest {
             // The local side has its own reports.
             report_changes: self.options.reports_changes && self.plans.is_none(),
             keep_partials_since: seconds_ago(PARTIAL_FILE_AGE),
-            names: site.roots.names(!dry_run),
+            names: site.roots.names((!dry_run).then_some(new_files)),
             protected: ProtectedPaths::default(),
             destination_created: made,
             alias,
-            in_place: self.options.in_place,
+            in_place: self.options.in_place || !abilities.renames,
+            in_order: !abilities.any_offset,
+            resumes: abilities.any_offset && new_files == NewFiles::Removable,
             sync: self.sync(&site.roots),
             block: self.capabilities.block_size(),
             hash: self.options.hash.kind(),

@@ -3,7 +3,7 @@
 use super::block::{Block, BlockOperation, OpenPart, Started};
 use super::cached_io::{punch_hole, write_all, write_sparse};
 use super::direct;
-use super::open_in_place::{open_in_place, OpenedInPlace};
+use super::open_in_place::{open_emptied, open_in_place, OpenedInPlace};
 use crate::files::attributes::{set_mode, Target};
 use crate::files::fault::fault;
 use crate::files::file_stat::file_stat;
@@ -11,7 +11,7 @@ use crate::files::filesystem::{is_filesystem, BTRFS, EXT, F2FS, XFS};
 use crate::files::flush::flush_errno;
 use crate::files::path::{reject_short_name, ResolvedName, Resolver};
 use crate::files::permissions::ensure_mode_bits;
-use crate::files::roots::Roots;
+use crate::files::roots::{AppendedFile, Roots};
 use numaio_mover::port::{
     Fault, FaultKind, FileCompletion, FileKind, FilePath, FileStat, FileWrite, Hash, OpenMode, Operation,
     Outcome, Part, BLOCK,
@@ -31,7 +31,7 @@ impl Roots {
     ) -> Started<B> {
         let bytes = data.as_ref().map_or(&[][..], AsRef::as_ref);
         let past = match puts {
-            [put] => self.direct_part(put, bytes).map(|part| (put, part)),
+            [put] if !self.writes_in_order() => self.direct_part(put, bytes).map(|part| (put, part)),
             _ => None,
         };
         match (past, data) {
@@ -85,6 +85,7 @@ impl Roots {
         let Operation::Write { puts, .. } = operation else { return None };
         let [put] = &puts[..] else { return None };
         let is_cached = match self.part_for_device(put) {
+            _ if self.writes_in_order() => true,
             Some(part) => self.cache.decide_for(part.offset, is_behind),
             None => !put.parts.is_empty(),
         };
@@ -112,6 +113,10 @@ impl Roots {
         data: &[u8],
         hash: Hash,
     ) -> Result<(), Fault> {
+        if let Some(appended) = &self.in_order {
+            let file = appended.take(&put.at);
+            return self.append(resolver, put, file, (data, hash));
+        }
         let file = self.open_checked(resolver, put, data, hash)?;
         let one = |part: &Part| {
             let bytes = bytes_in(data, &part.bytes)?;
@@ -124,6 +129,36 @@ impl Roots {
         self.finish_write(resolver, put, &file, done)
     }
 
+    /// Writes the next parts of a file that is written in order, which is `open` after its first
+    /// parts.
+    fn append(
+        &self,
+        resolver: &mut Resolver<'_>,
+        put: &FileWrite,
+        open: Option<AppendedFile>,
+        (data, hash): (&[u8], Hash),
+    ) -> Result<(), Fault> {
+        let mut file = match put.begin {
+            OpenMode::Fresh | OpenMode::InPlace => {
+                AppendedFile::new(self.open_checked(resolver, put, data, hash)?)
+            }
+            OpenMode::Continue | OpenMode::ContinueInPlace => {
+                verify_data(put, data, hash)?;
+                open.ok_or_else(|| Fault::new(FaultKind::Changed, "the partial file was closed"))?
+            }
+        };
+        let mut one = |part: &Part| file.append(bytes_in(data, &part.bytes)?, part.offset);
+        let written = put.parts.iter().try_for_each(&mut one);
+        match (&put.settle, written, &self.in_order) {
+            (None, Ok(()), Some(appended)) => appended.keep(&put.at, file),
+            (Some(settle), Ok(()), _) => {
+                let extended = file.extend(settle.size);
+                self.finish_write(resolver, put, &file.file, extended)
+            }
+            (_, written, _) => self.finish_write(resolver, put, &file.file, written),
+        }
+    }
+
     /// Verifies the received data and opens the file to write.
     fn open_checked(
         &self,
@@ -132,11 +167,7 @@ impl Roots {
         data: &[u8],
         hash: Hash,
     ) -> Result<OwnedFd, Fault> {
-        for (range, digest) in &put.check {
-            if hash(bytes_in(data, range)?) != *digest {
-                return Err(Fault::new(FaultKind::Mismatch, "received data does not match its hash"));
-            }
-        }
+        verify_data(put, data, hash)?;
         let mode = self.initial_mode(resolver, put);
         self.open_for_write(resolver.resolve(&put.at)?, put, mode)
     }
@@ -184,6 +215,12 @@ impl Roots {
                 if put.settle.is_none() && !self.super_user {
                     ensure_mode_bits(file.as_fd(), mode);
                 }
+                Ok(file)
+            }
+            OpenMode::InPlace if self.writes_in_order() => {
+                reject_short_name(place)?;
+                let file = open_emptied(place, mode).map_err(fault("open for writing"))?;
+                verify_file(&file, |metadata| Ok(metadata.links < 2))?;
                 Ok(file)
             }
             OpenMode::InPlace => {
@@ -270,7 +307,8 @@ impl Roots {
     fn check_flush(&self, put: &FileWrite, file: &OwnedFd, volume: Option<u64>) -> Result<(), Fault> {
         let no_close_errors = self.no_close_errors.get(put.at.root as usize).copied().flatten();
         let is_silent = volume.is_some() && volume == no_close_errors;
-        match put.parts.is_empty() || is_silent {
+        let is_flushed = put.parts.is_empty() && !self.writes_in_order();
+        match is_flushed || is_silent {
             true => Ok(()),
             false => flush_errno(file.as_fd()).map_err(fault("write")),
         }
@@ -352,6 +390,16 @@ fn verify_file(file: &OwnedFd, ours: impl Fn(&FileStat) -> Result<bool, Fault>) 
         true => Ok(()),
         false => Err(Fault::new(FaultKind::Exists, "another file has replaced it")),
     }
+}
+
+/// Compares the received data with its hashes.
+fn verify_data(put: &FileWrite, data: &[u8], hash: Hash) -> Result<(), Fault> {
+    for (range, digest) in &put.check {
+        if hash(bytes_in(data, range)?) != *digest {
+            return Err(Fault::new(FaultKind::Mismatch, "received data does not match its hash"));
+        }
+    }
+    Ok(())
 }
 
 fn bytes_in<'a>(data: &'a [u8], range: &Range<usize>) -> Result<&'a [u8], Fault> {

@@ -1,15 +1,18 @@
 //! Root directories, and what lasts between operations below them.
 
+mod in_order;
 mod in_place;
 mod open_listings;
 mod page_cache;
 
+pub(super) use in_order::AppendedFile;
 pub(super) use open_listings::OpenListing;
 
 use super::filesystem::is_in_memory;
 use super::flush::volume_without_close_errors;
 use super::path::LinkScope;
 use super::proc::path_of_fd;
+use in_order::AppendedFiles;
 use in_place::InPlace;
 use numaio_mover::port::{FilePath, Operation};
 use open_listings::OpenListings;
@@ -34,6 +37,8 @@ pub struct Roots {
     pub(super) no_close_errors: Vec<Option<u64>>,
     pub(super) cache: CachePolicy,
     pub(super) in_place: InPlace,
+    /// Files that are written in order, if all are.
+    pub(super) in_order: Option<AppendedFiles>,
     pub(super) listings: OpenListings,
     /// Whether directories are listed in the order of inode numbers.
     pub(super) sorts_listings: bool,
@@ -48,6 +53,8 @@ pub struct Roots {
     pub(super) followed: Option<LinkScope>,
     /// Name of a file by which directories are recognized that are not listed, and the reason.
     pub(super) marker: Option<(Vec<u8>, &'static str)>,
+    /// Whether that does not apply to the roots themselves.
+    pub(super) lists_marked_roots: bool,
 }
 
 /// The open and locked journal.
@@ -67,6 +74,7 @@ impl Roots {
             synced: Vec::new(),
             cache: CachePolicy::default(),
             in_place: InPlace::default(),
+            in_order: None,
             listings: OpenListings::default(),
             sorts_listings: true,
             journal: Mutex::new(None),
@@ -76,12 +84,24 @@ impl Roots {
             umask: umask(),
             followed: None,
             marker: None,
+            lists_marked_roots: false,
         }
     }
 
     /// Sets which blocks are read and written past the page cache.
     pub fn set_direct_io(&mut self, direct: DirectIo) {
         self.cache.direct = direct;
+    }
+
+    /// Writes each file from its start to its end by one thread at a time, and keeps it open
+    /// meanwhile.
+    pub fn write_in_order(&mut self) {
+        self.in_order = Some(AppendedFiles::default());
+    }
+
+    /// Returns whether files are written in order.
+    pub(crate) fn writes_in_order(&self) -> bool {
+        self.in_order.is_some()
     }
 
     /// Lists directories in the order of the file system instead of inode numbers.
@@ -92,6 +112,11 @@ impl Roots {
     /// Refuses to list the directories that have a marker, for a reason.
     pub fn refuse_marked(&mut self, marker: Vec<u8>, why: &'static str) {
         self.marker = Some((marker, why));
+    }
+
+    /// Lists the roots although they are marked.
+    pub fn accept_marked_roots(&mut self) {
+        self.lists_marked_roots = true;
     }
 
     /// Returns whether this process runs as root.
