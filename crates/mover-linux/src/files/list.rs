@@ -20,7 +20,9 @@ impl Roots {
         details: Details,
     ) -> Result<Listing, Fault> {
         let opened = self.open_to_list(resolver, at)?;
-        self.check_not_marked(&opened)?;
+        if !(self.lists_marked_roots && at.name.is_empty()) {
+            self.check_not_marked(&opened)?;
+        }
         let root = self.roots.get(at.root as usize).filter(|_| details.names);
         let names = root.map_or(NameMatching::Exact, |root| names_in(&opened, root));
         self.part(at.root, (DirectoryReader::new(opened), names), most, details)

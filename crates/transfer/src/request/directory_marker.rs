@@ -57,9 +57,21 @@ impl DestinationMarkers {
 impl TransferRequest {
     /// Returns whether the transfer could destroy a source that is the destination: with
     /// `--inplace`, files are truncated before they are read.
-    fn needs_marker(&self) -> bool {
+    fn is_destructive(&self) -> bool {
         let CopyOptions { in_place, delete, dry_run, negotiated, .. } = &self.options;
         (*in_place || *delete || negotiated.remove_source_files || self.backup_path().is_some()) && !dry_run
+    }
+
+    /// Returns whether the source looks for a marker: also because a directory that is copied into
+    /// itself would grow without end.
+    fn may_be_marked(&self) -> bool {
+        self.is_destructive() || self.options.recursive && !self.options.dry_run
+    }
+
+    /// Returns whether the destination is marked. A file system that may be unable to remove the
+    /// marker gets none unless files could be destroyed.
+    fn needs_marker(&self) -> bool {
+        self.may_be_marked() && (self.is_destructive() || !self.may_need_order())
     }
 
     /// Returns the directory of backups.
@@ -79,8 +91,10 @@ impl TransferRequest {
     /// Lets a side recognize the directories of the other one when it lists them.
     pub(super) fn refuse_other_side(&self, side: Side, roots: &mut Roots) {
         match side {
-            Side::Source if self.needs_marker() => {
+            Side::Source if self.may_be_marked() => {
                 roots.refuse_marked(self.marker_name(MarkedDirectory::Destination), DESTINATION_BELOW);
+                // Copied onto itself, a directory does not change.
+                roots.accept_marked_roots();
             }
             Side::Sink if self.options.delete => {
                 roots.refuse_marked(self.marker_name(MarkedDirectory::Source), SOURCE_BELOW);
@@ -117,7 +131,9 @@ impl TransferRequest {
     /// [`TransferError::NotMarked`] if one cannot be marked, so that nothing would prove that it
     /// is not the source.
     pub fn mark_destination(&self) -> Result<DestinationMarkers, TransferError> {
-        let mut markers = DestinationMarkers::default();
+        // A lost marker is a danger only to files that are destroyed.
+        let is_confirmed = !self.is_destructive();
+        let mut markers = DestinationMarkers { is_confirmed, ..DestinationMarkers::default() };
         if !self.needs_marker() {
             return Ok(markers);
         }
@@ -141,16 +157,17 @@ impl TransferRequest {
     }
 
     fn mark(&self, path: PathBuf, of: MarkedDirectory) -> Result<Option<PlacedMarker>, TransferError> {
-        let is_destructive = self.options.in_place || self.options.negotiated.remove_source_files;
+        let replaces_source = self.options.in_place || self.options.negotiated.remove_source_files;
         match self.base.mark(&path, self.marker_name(of)) {
             Ok(marker) => Ok(Some((path, marker))),
             // Without a permission to create files, none can be removed or replaced either.
             Err(error)
-                if !is_destructive
-                    && matches!(
-                        error.kind(),
-                        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
-                    ) =>
+                if !self.is_destructive()
+                    || !replaces_source
+                        && matches!(
+                            error.kind(),
+                            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+                        ) =>
             {
                 Ok(None)
             }
@@ -181,7 +198,7 @@ impl TransferRequest {
     /// # Errors
     /// [`TransferError::SourceIsDestination`], [`TransferError::SourceInside`]; I/O error.
     pub fn check_not_marked(&self, is_local: bool) -> Result<(), TransferError> {
-        if !self.needs_marker() {
+        if !self.is_destructive() {
             return Ok(());
         }
         let (roots, origins) = self.origins()?;
