@@ -68,6 +68,8 @@ fn options() -> SinkOptions {
         report_changes: false,
         alias: None,
         in_place: false,
+        in_order: false,
+        resumes: true,
         sync: SyncMode::None,
         block: BlockSize::default(),
         hash: HashKind::Xxh3,

@@ -9,7 +9,6 @@ removal   EPERM         times      setting them gives EPERM
 modes     EPERM         sizes      changing the size of an open file gives EPERM
 locks     flock(2) gives ENOSYS
 inodes    each answer has another inode number
-creation  new names that begin with .numaio give EACCES
 """
 import ctypes, errno, os, stat, struct, sys, time
 
@@ -66,12 +65,9 @@ def opened(handle):
     return struct.pack('=QII', number, 0, 0)
 
 
-def may_create(path):
-    refuse('creation', errno.EACCES, not path.split(b'/')[-1].startswith(b'.numaio'))
-
-
 def set_attributes(path, body):
-    valid, _, fh, size, _, atime, mtime, _, atime_ns, mtime_ns, _, mode, _, user, group = struct.unpack_from('=IIQQQQQQIIIIIII', body)
+    fields = struct.unpack_from('=2I6Q7I', body)
+    valid, size, atime, mtime, atime_ns, mtime_ns, mode, user, group = (fields[at] for at in (0, 3, 5, 6, 8, 9, 11, 13, 14))
     if valid & 1:
         refuse('modes', errno.EPERM)
         os.chmod(path, mode & 0o7777)
@@ -138,8 +134,9 @@ def answer(opcode, node, body):
     name = lambda start: os.path.join(path, body[start:].split(b'\0')[0])
     if opcode == 26:
         print('mounted', flush=True)
-        # Version 7.17 with O_TRUNC in open, flock, and large writes.
-        return struct.pack('=IIIIII', 7, 17, 0, 8 | 1 << 10 | 32, 0, 1 << 17)
+        # Version 7.17 with O_TRUNC in open, and large writes. The kernel locks, unless it asks for flock.
+        flags = 8 | 32 | (1 << 10 if 'locks' in lacks else 0)
+        return struct.pack('=IIIIII', 7, 17, 0, flags, 0, 1 << 17)
     if opcode == 1:
         return entry(name(0))
     if opcode == 3:
@@ -178,7 +175,8 @@ def answer(opcode, node, body):
         return write(handles[fh], offset, body[40:40 + size])
     if opcode == 17:
         found = os.statvfs(base)
-        return struct.pack('=5Q10I', found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree, found.f_bsize, 255, found.f_frsize, *[0] * 7)
+        counts = [found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree]
+        return struct.pack('=5Q10I', *counts, found.f_bsize, 255, found.f_frsize, *[0] * 7)
     if opcode == 18:
         os.close(handles.pop(struct.unpack_from('=Q', body)[0]).fd)
         return b''
@@ -199,7 +197,6 @@ def answer(opcode, node, body):
     if opcode == 35:
         flags, mode = struct.unpack_from('=II', body)
         refuse('offsets', errno.EPERM, flags & os.O_ACCMODE != os.O_RDWR)
-        may_create(name(16))
         fd = os.open(name(16), flags & (os.O_ACCMODE | os.O_EXCL | os.O_TRUNC) | os.O_CREAT, mode)
         return entry(name(16)) + opened(Handle(fd, True))
     raise OSError(errno.ENOSYS, 'not known')

@@ -29,7 +29,8 @@ pub const OPENDIR: u32 = 27;
 /// Read a directory (`FUSE_READDIR`).
 pub const READDIR: u32 = 28;
 const RELEASEDIR: u32 = 29;
-const CREATE: u32 = 35;
+/// Create a file (`FUSE_CREATE`).
+pub const CREATE: u32 = 35;
 
 /// Mode, among the attributes that [`SETATTR`] sets (`FATTR_MODE`).
 pub const MODE: u32 = 1;

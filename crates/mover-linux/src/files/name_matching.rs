@@ -161,3 +161,20 @@ fn swap_case(name: &[u8]) -> Vec<u8> {
     let one = |byte: &u8| if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { *byte };
     name.iter().map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fuse::{Volume, CREATE};
+    use super::*;
+
+    #[test]
+    fn unknown_matching_lets_no_name_overwrite_another() {
+        let refused = |request, _| if request == CREATE { libc::EACCES } else { 0 };
+        let Some(volume) = Volume::mount("names", refused) else { return };
+        let roots = Roots::open(&[volume.path()]).expect("a root");
+        for new_files in [NewFiles::Removable, NewFiles::Permanent] {
+            assert_eq!(roots.names(Some(new_files)), NameMatching::CaseInsensitiveTrimmed);
+        }
+        assert_eq!(roots.names(None), NameMatching::Exact, "nothing is written");
+    }
+}

@@ -264,8 +264,18 @@ impl TransferRequest {
         Ok(site)
     }
 
+    fn writer(&self) -> WriterIdentity {
+        WriterIdentity {
+            user: process::user(),
+            groups: process::groups(),
+            for_others: self.is_for_daemon_user,
+        }
+    }
+
     /// Adapts to what the file system accepts of writers, with a remark about each difference.
-    fn apply_abilities(&self, abilities: &WriteAbilities, site: &mut SideSetup<'_>) {
+    /// Returns that, and whether temporary files can be removed.
+    fn examine(&self, site: &mut SideSetup<'_>, may_write: bool) -> (WriteAbilities, NewFiles) {
+        let abilities = if may_write { site.roots.write_abilities() } else { WriteAbilities::default() };
         if !abilities.any_offset {
             site.roots.write_in_order();
             let text = "the file system of the destination accepts data in order only: each file is \
@@ -282,6 +292,8 @@ impl TransferRequest {
             let text = "the file system of the destination does not remove files, so that these stay";
             site.remarks.push(format!("{text}: '{names}'"));
         }
+        let new_files = if abilities.left.is_empty() { NewFiles::Removable } else { NewFiles::Permanent };
+        (abilities, new_files)
     }
 
     /// Sets up the sink. `one_file` is whether the source is a single file.
@@ -299,28 +311,16 @@ impl TransferRequest {
         let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
         let mut site = self.sink_site(&roots, remarks, placer)?;
         let may_write = !dry_run && !self.options.deletion.only;
-        let abilities = if may_write { site.roots.write_abilities() } else { WriteAbilities::default() };
-        self.apply_abilities(&abilities, &mut site);
-        let new_files = if abilities.left.is_empty() { NewFiles::Removable } else { NewFiles::Permanent };
+        let (abilities, new_files) = self.examine(&mut site, may_write);
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;
         transfer[..8].copy_from_slice(&boot_epoch(&site.roots));
         let preserve = self.preserved_attributes(root, &owner);
-        let PreserveOptions { modes, users, xattrs, times, .. } = preserve;
-        let wanted = KeptAttributes { modes, owners: users, times, xattrs };
         let options = SinkOptions {
             preserve,
-            kept: match new_files {
-                NewFiles::Removable => site.roots.kept_attributes(wanted, may_write),
-                // A store of objects, which is not examined with more files that stay.
-                NewFiles::Permanent => KeptAttributes::NONE,
-            },
-            writer: WriterIdentity {
-                user: process::user(),
-                groups: process::groups(),
-                for_others: self.is_for_daemon_user,
-            },
+            kept: kept_attributes(&site.roots, &preserve, may_write, new_files),
+            writer: self.writer(),
             devices: self.options.archive && root,
             existing: self.existing_policy(),
             update: self.options.update,
@@ -364,5 +364,22 @@ impl TransferRequest {
             transfer: TransferId(transfer),
         };
         Ok((site, options))
+    }
+}
+
+/// Returns which attributes the file system keeps.
+fn kept_attributes(
+    roots: &Roots,
+    preserve: &PreserveOptions,
+    may_write: bool,
+    new_files: NewFiles,
+) -> KeptAttributes {
+    let PreserveOptions { modes, users, xattrs, times, .. } = *preserve;
+    match new_files {
+        NewFiles::Removable => {
+            roots.kept_attributes(KeptAttributes { modes, owners: users, times, xattrs }, may_write)
+        }
+        // A store of objects, which is not examined with more files that stay.
+        NewFiles::Permanent => KeptAttributes::NONE,
     }
 }
