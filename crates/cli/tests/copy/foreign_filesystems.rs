@@ -147,7 +147,7 @@ fn keeps_times_on_file_systems_of_libfuse_2() {
 /// Mounts a directory at `to` with rclone, which has no hard links, modes, owners and attributes,
 /// and reports I/O errors for them.
 const RCLONE: &str = "
-mkdir stored to && rclone mount $PWD/stored to --vfs-cache-mode writes --vfs-write-back 0s --config /dev/null --daemon || exit 99
+mkdir stored to && rclone mount $PWD/stored to --vfs-cache-mode CACHE_MODE --vfs-write-back 0s --config /dev/null --daemon || exit 99
 trap 'umount to' EXIT
 eval \"$0\"
 ";
@@ -165,11 +165,29 @@ fn data_is_complete_on_rclone_mounts() {
         diff -r from to/at && echo same; TZ=UTC stat -c %y to/at/a to/at/d/b to/at/x
         $NUMAIO copy --no-job -a to/at/ back; echo code $?; diff -r from back && echo same
     ";
-    let output = home.run_unshared("-m", &[RCLONE, script]);
+    let output = home.run_unshared("-m", &[&RCLONE.replace("CACHE_MODE", "writes"), script]);
     let Some(output) = output else { return skipped("rclone: needs rclone, fusermount and root") };
     assert_eq!(output.out.matches("code 0\n").count(), 5, "{}\n{}", output.out, output.err);
     assert_eq!(output.out.matches("same\n").count(), 2, "{}\n{}", output.out, output.err);
     assert_eq!(output.out.matches("2020-01-01 00:00:00").count(), 3, "{}", output.out);
     assert_eq!(output.out.matches("\n0 moved, ").count(), 3, "later runs copy nothing: {}", output.out);
     assert!(output.err.contains("not kept as a hard link, but as a copy"), "{}", output.err);
+}
+
+/// Without a cache of writes, rclone accepts data in order only.
+#[test]
+fn large_files_are_copied_to_rclone_mounts_without_a_cache() {
+    let home = Home::new();
+    fs::create_dir(home.0.join("from")).expect("a folder");
+    fs::write(home.0.join("from/large"), vec![7; (5 << 20) + 3]).expect("a file");
+    home.file("from/small", "content");
+    let script = "
+        for options in -r -r; do $NUMAIO copy --no-job $options from/ to/; echo code $?; done
+        sleep 1; diff -r from stored && echo same
+    ";
+    let output = home.run_unshared("-m", &[&RCLONE.replace("CACHE_MODE", "off"), script]);
+    let Some(output) = output else { return skipped("rclone: needs rclone, fusermount and root") };
+    assert_eq!(output.out.matches("code 0\n").count(), 2, "{}\n{}", output.out, output.err);
+    assert!(output.out.contains("\n0 moved, ") && output.out.contains("same\n"), "{}", output.out);
+    assert_eq!(output.err.matches("accepts data in order only").count(), 2, "{}", output.err);
 }

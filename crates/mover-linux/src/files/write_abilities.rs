@@ -36,7 +36,7 @@ pub struct WriteAbilities {
     /// Whether data is accepted at any offset; otherwise only at the end of a file that was opened
     /// by the same process and is still open.
     pub any_offset: bool,
-    /// Whether a file can replace another one by a rename.
+    /// Whether files can be renamed.
     pub renames: bool,
     /// Temporary files in the first root that could not be removed.
     pub left: Vec<String>,
@@ -80,7 +80,7 @@ fn probe(root: &OwnedFd) -> Result<WriteAbilities, Errno> {
     Ok(WriteAbilities { any_offset, renames, left })
 }
 
-/// Returns whether writes at any offset, and renames that replace a file, are accepted.
+/// Returns whether writes at any offset, and renames, are accepted.
 fn try_writes(directory: &OwnedFd, [first, second]: &[String; 2]) -> Result<(bool, bool), Errno> {
     let any_offset = is_able(write_at(directory, first, &[0, BEHIND_END]))?;
     if !any_offset {
@@ -88,12 +88,8 @@ fn try_writes(directory: &OwnedFd, [first, second]: &[String; 2]) -> Result<(boo
         let written = write_at(directory, first, &[0]);
         written.or_else(|errno| if errno == Errno::EXIST { Ok(()) } else { Err(errno) })?;
     }
-    let rename = || rustix::fs::renameat(directory, first.as_str(), directory, second.as_str());
-    if !is_able(rename())? {
-        return Ok((any_offset, false));
-    }
-    write_at(directory, first, &[0])?;
-    Ok((any_offset, is_able(rename())?))
+    let renamed = rustix::fs::renameat(directory, first.as_str(), directory, second.as_str());
+    Ok((any_offset, is_able(renamed)?))
 }
 
 /// Creates a file, and writes a byte at each of these offsets in turn.

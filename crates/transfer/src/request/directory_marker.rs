@@ -65,7 +65,8 @@ impl TransferRequest {
     /// Returns whether the source looks for a marker: also because a directory that is copied into
     /// itself would grow without end.
     fn may_be_marked(&self) -> bool {
-        self.is_destructive() || self.options.recursive && !self.options.dry_run
+        let may_recurse = self.options.recursive && !self.options.dry_run && !self.is_local;
+        self.is_destructive() || may_recurse
     }
 
     /// Returns whether the destination is marked. A file system that may be unable to remove the

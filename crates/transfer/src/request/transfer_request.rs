@@ -56,6 +56,9 @@ pub struct TransferRequest {
     /// Whether it comes from a user of a daemon, who cannot set set-ID bits.
     #[serde(skip)]
     pub(super) is_for_daemon_user: bool,
+    /// Whether both sides are in this process, which knows that a directory is inside another.
+    #[serde(skip)]
+    pub(super) is_local: bool,
 }
 
 impl TransferRequest {
@@ -87,6 +90,7 @@ impl TransferRequest {
             remote_plan: None,
             base: Base::Host,
             is_for_daemon_user: false,
+            is_local: from.iter().chain([to]).all(|end| end.host.is_none()),
         })
     }
 

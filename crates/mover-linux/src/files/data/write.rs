@@ -7,7 +7,7 @@ use super::open_in_place::{open_emptied, open_in_place, OpenedInPlace};
 use crate::files::attributes::{set_mode, Target};
 use crate::files::fault::fault;
 use crate::files::file_stat::file_stat;
-use crate::files::filesystem::{is_filesystem, BTRFS, EXT, F2FS, XFS};
+use crate::files::filesystem::{is_filesystem, BTRFS, EXT, F2FS, FUSE, XFS};
 use crate::files::flush::flush_errno;
 use crate::files::path::{reject_short_name, ResolvedName, Resolver};
 use crate::files::permissions::ensure_mode_bits;
@@ -296,7 +296,13 @@ impl Roots {
             rustix::fs::fsync(file).map_err(fault("sync"))?;
         }
         if *at != settle.name {
-            rename(resolver, at, &settle.name)?;
+            let is_fuse = is_filesystem(file, &[FUSE]);
+            rename(resolver, at, &settle.name).or_else(|fault| match fault.why {
+                FaultKind::Permission | FaultKind::Exists if is_fuse => {
+                    replace(resolver, at, &settle.name, fault)
+                }
+                _ => Err(fault),
+            })?;
         }
         // The content is correct and has its name; missing attributes are reported.
         attributes_set
@@ -362,6 +368,16 @@ pub fn rename(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath) -> Re
     reject_short_name(place)?;
     let last = from.name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     rustix::fs::renameat(directory, last, place.directory, place.name).map_err(fault("rename"))
+}
+
+/// Removes a file, and then gives another one its name: some servers refuse to do both at once (sftp
+/// without `posix-rename`). Fails with `refused` if it cannot be removed.
+fn replace(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath, refused: Fault) -> Result<(), Fault> {
+    let place = resolver.resolve(to)?;
+    match rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty()) {
+        Ok(()) => rename(resolver, from, to),
+        Err(_) => Err(refused),
+    }
 }
 
 /// Returns the last component of `other` if it is in the directory of `one`.
