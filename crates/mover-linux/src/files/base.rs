@@ -139,7 +139,7 @@ impl Base {
         self.filesystem_kind(path) == Some(FUSE)
     }
 
-    /// Returns the type of the file system of a path, or of the nearest existing directory above it.
+    /// Returns the type of the file system of a path, or of the nearest directory above it.
     fn filesystem_kind(&self, path: &Path) -> Option<u32> {
         let kind = |path: &Path| kind(self.find(path, OFlags::empty()).ok()?).ok();
         path.ancestors().find_map(|path| kind(if path == Path::new("") { Path::new(".") } else { path }))

@@ -73,16 +73,7 @@ impl Roots {
                 )
             }
             Operation::Remove(all) => {
-                let remove = |at: &FilePath| {
-                    // A file that is being written cannot be removed everywhere.
-                    drop(self.in_order.as_ref().and_then(|appended| appended.take(at)));
-                    let removed = remove(&mut resolver, at);
-                    if removed.is_ok() {
-                        self.close_removed_journal(at);
-                    }
-                    removed
-                };
-                Outcome::Results(all.iter().map(remove).collect())
+                Outcome::Results(all.iter().map(|at| self.remove(&mut resolver, at)).collect())
             }
             Operation::RemoveSources(all) => {
                 let remove = |removal| self.remove_source(&mut resolver, removal);
@@ -94,6 +85,14 @@ impl Roots {
             Operation::WriteJournal(record) => Outcome::Results(self.record(&mut resolver, &record)),
             Operation::Sync { root } => Outcome::Results(vec![self.sync(root)]),
         })
+    }
+
+    /// Removes an object, and closes it: one that is being written cannot be removed everywhere.
+    fn remove(&self, resolver: &mut Resolver<'_>, at: &FilePath) -> Result<(), Fault> {
+        drop(self.in_order.as_ref().and_then(|appended| appended.take(at)));
+        remove(resolver, at)?;
+        self.close_removed_journal(at);
+        Ok(())
     }
 
     /// Moves a block in this thread and finishes its operation.

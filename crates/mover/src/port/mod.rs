@@ -4,8 +4,8 @@
 //! operation. A [`FilePath`] names a file below a root that the port opened, never a path of the
 //! machine. No operation follows a symbolic link or leaves its root. Operations are large (a bundle
 //! of small files, a block of a large file), which makes the cost of submission negligible. They
-//! hold no state between them, so no open file can leak. Only a port that writes in order keeps files
-//! open, because their file system ends a file when it is closed.
+//! hold no state between them, so no open file can leak. Only a port that writes in order keeps
+//! files open, because their file system ends a file when it is closed.
 //!
 //! Pending operations may run concurrently and in any order. A mover submits dependent operations
 //! one after the other.

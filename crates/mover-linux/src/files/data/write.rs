@@ -370,8 +370,8 @@ pub fn rename(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath) -> Re
     rustix::fs::renameat(directory, last, place.directory, place.name).map_err(fault("rename"))
 }
 
-/// Removes a file, and then gives another one its name: some servers refuse to do both at once (sftp
-/// without `posix-rename`). Fails with `refused` if it cannot be removed.
+/// Removes a file, and then gives another one its name: some servers refuse to do both at once
+/// (sftp without `posix-rename`). Fails with `refused` if it cannot be removed.
 fn replace(resolver: &mut Resolver<'_>, from: &FilePath, to: &FilePath, refused: Fault) -> Result<(), Fault> {
     let place = resolver.resolve(to)?;
     match rustix::fs::unlinkat(place.directory, place.name, AtFlags::empty()) {
