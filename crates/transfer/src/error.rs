@@ -6,6 +6,7 @@
 
 use crate::endpoint::EndpointError;
 use crate::line::sanitize;
+use crate::ssh::SSH_FAILED;
 use numaio_mover::chunk::ChunkPolicyError;
 use numaio_mover::wire::Side;
 use numaio_mover_linux::port::net::{InvalidPrivateKey, PublicKey};
@@ -317,6 +318,14 @@ pub enum TransferError {
         /// Error of the connection.
         error: io::Error,
     },
+    /// A daemon has no slot for another connection.
+    #[error("the daemon at {host} is full: {why}")]
+    DaemonFull {
+        /// HOST:PORT.
+        host: String,
+        /// The limit that it has reached.
+        why: String,
+    },
     /// Something answers at the address of a daemon, and opens no channel.
     #[error("no numaio daemon answers at {host}: {why}")]
     NoDaemonChannel {
@@ -488,6 +497,28 @@ pub enum TransferError {
     /// The other side disconnected before the transfer began.
     #[error("the other side disconnected before the transfer began")]
     Disconnected,
+}
+
+impl TransferError {
+    /// Whether a connection that failed by this error may succeed later, without a change by a
+    /// user.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::NoAnswer { status, .. } | Self::UnidentifiedSystem { status, .. } => {
+                status.is_none_or(|status| status == SSH_FAILED)
+            }
+            Self::DaemonFull { .. }
+            | Self::DaemonUnreachable { .. }
+            | Self::NoDaemonChannel { .. }
+            | Self::NoDataConnection { .. }
+            | Self::PeerTimedOut { .. }
+            | Self::SessionClosed { .. }
+            | Self::InstallInterrupted { .. }
+            | Self::UnresolvedAddress { .. }
+            | Self::Refused { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// Describes an invalid job record without the control characters that the file may contain.

@@ -28,8 +28,9 @@ pub struct NetworkOptions {
     pub key: Option<PathBuf>,
     /// Public key of a daemon.
     pub trust: Option<PublicKey>,
-    /// How long to retry after a lost connection.
-    pub retry: Duration,
+    /// How long to retry after a lost connection, and to wait for a slot of a full daemon; `None`
+    /// without a limit, which also retries the first connection.
+    pub retry: Option<Duration>,
     /// How long to wait for a sign of life of the other host; `None` without a limit.
     pub timeout: Option<Duration>,
 }
@@ -43,6 +44,18 @@ impl NetworkOptions {
     /// Whether fewer connections may be used: neither their number nor addresses were passed.
     pub fn may_use_fewer_streams(&self) -> bool {
         self.streams.is_none() && self.via.is_empty()
+    }
+
+    /// Checks the additional addresses; one that cannot be resolved is an error, unless the first
+    /// connection is retried.
+    ///
+    /// # Errors
+    /// As for [`extra_addresses`](Self::extra_addresses).
+    pub fn check_extra_addresses(&self) -> Result<(), TransferError> {
+        match self.extra_addresses() {
+            Err(TransferError::UnresolvedAddress { .. }) if self.retry.is_none() => Ok(()),
+            checked => checked.map(drop),
+        }
     }
 
     /// Resolves the additional addresses, with port 0.

@@ -10,6 +10,7 @@ use numaio_mover::report::Report;
 use numaio_mover::wire::{DisplayText, ManifestEntry, Problem, ProblemSubject, Reason, Side, SinkChange};
 use numaio_schema::{JobTotals, LentCapacity};
 use std::fmt;
+use std::mem::discriminant;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,8 @@ pub enum Notice {
         why: String,
         /// Length of the pause.
         seconds: f64,
+        /// Whether all further pauses have this length.
+        repeats: bool,
     },
     /// A host takes long to answer before the transfer.
     Waiting {
@@ -135,7 +138,10 @@ pub enum Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Retrying { host, why, seconds } => write!(f, "{host}: {why}; retrying in {seconds:.1} s"),
+            Self::Retrying { host, why, seconds, repeats } => {
+                let when = if *repeats { "every" } else { "in" };
+                write!(f, "{host}: {why}; retrying {when} {seconds:.1} s")
+            }
             Self::Waiting { host, limit: None } => write!(f, "waiting for {host} to answer"),
             Self::Waiting { host, limit: Some(limit) } => {
                 write!(f, "waiting for {host} to answer, for up to {} s (--timeout)", limit.as_secs())
@@ -235,8 +241,8 @@ pub struct Reporter<'a> {
     pub problems: ProblemCounts,
     /// Why the transfer failed.
     pub given_up: Option<Problem>,
-    /// The notice that was reported last by [`notice_once`](Self::notice_once).
-    last_notice: Option<Notice>,
+    /// The last notice of each kind that was reported by [`notice_once`](Self::notice_once).
+    last_notices: Vec<Notice>,
 }
 
 impl<'a> Reporter<'a> {
@@ -251,7 +257,7 @@ impl<'a> Reporter<'a> {
             sends: false,
             problems: ProblemCounts::default(),
             given_up: None,
-            last_notice: None,
+            last_notices: Vec::new(),
         }
     }
 
@@ -336,15 +342,18 @@ impl<'a> Reporter<'a> {
     /// Reports a message.
     pub fn notice(&mut self, notice: Notice) {
         self.observer.notice(&notice);
-        self.last_notice = None;
     }
 
-    /// Reports a message, unless it was the last one.
+    /// Reports a message, unless it was the last one of its kind: what repeats for hours takes one
+    /// line.
     pub fn notice_once(&mut self, notice: Notice) {
-        if self.last_notice.as_ref() != Some(&notice) {
-            self.observer.notice(&notice);
-            self.last_notice = Some(notice);
+        let is_same = |other: &Notice| discriminant(other) == discriminant(&notice);
+        match self.last_notices.iter_mut().find(|other| is_same(other)) {
+            Some(last) if *last == notice => return,
+            Some(last) => *last = notice.clone(),
+            None => self.last_notices.push(notice.clone()),
         }
+        self.observer.notice(&notice);
     }
 
     /// Reports what this host's broker has changed.

@@ -161,6 +161,10 @@ fn hint_about_daemon(error: &TransferError) -> Option<Cow<'static, str>> {
         TransferError::NoDaemonChannel { .. } => {
             "the port may belong to another program, or the daemon be at a limit: see its log".into()
         }
+        TransferError::DaemonFull { .. } => {
+            "run the same command again later, or wait longer: --retry sets the limit, --retry forever removes it"
+                .into()
+        }
         TransferError::OtherDaemonKey { .. } => {
             "ask its administrator for the key; nothing was sent".into()
         }

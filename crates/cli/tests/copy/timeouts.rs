@@ -191,3 +191,22 @@ fn vanished_source_host_of_a_transfer_between_two_is_noticed() {
     let output = CommandOutput::of(child.limited_output().expect("an end"));
     output.failed(1, &["no sign of life for 5 s (--timeout)"]);
 }
+
+#[test]
+fn first_login_is_retried_forever_unless_it_is_denied() {
+    // The first two logins fail.
+    let home = home(
+        "for n in 1 2; do [ -e failed$n ] || { touch failed$n; echo ssh: no route >&2; exit 255; }; done",
+    );
+    fs::create_dir(home.0.join("to")).expect("a folder");
+    let args = ["--retry", "forever", "./large", "host:to"];
+    let output = CommandOutput::of(start(&home, &args).limited_output().expect("an end"));
+    assert_eq!(output.err.matches("ssh: no route").count(), 1, "{}", output.err);
+    assert!(output.err.contains("no numaio answers on host; retrying in 0.5 s"), "{}", output.err);
+    output.ok();
+    for (words, status) in [("u@host: Permission denied (publickey).", 255), ("sh: not found", 127)] {
+        let home = self::home(&format!("echo '{words}' >&2; exit {status}"));
+        let output = CommandOutput::of(start(&home, &args).limited_output().expect("an end"));
+        output.failed(1, &[words, "no numaio answers on host"]);
+    }
+}

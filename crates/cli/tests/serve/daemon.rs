@@ -45,6 +45,28 @@ impl Daemon {
         let mut command = home.numaio(&["serve", "--config", "serve.toml"]);
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         change(&mut command);
+        Self::spawn(home, key, command)
+    }
+
+    /// Stops the daemon.
+    pub fn stop(&mut self) {
+        self.signal("-TERM");
+        assert!(self.wait_for_exit().success(), "{}", self.log());
+    }
+
+    /// Starts a stopped daemon again at its port.
+    pub fn restart(&mut self) {
+        let config = fs::read_to_string(self.home.0.join("serve.toml")).expect("a file");
+        let at = format!("127.0.0.1:{}", self.port);
+        fs::write(self.home.0.join("serve.toml"), config.replace("127.0.0.1:0", &at)).expect("a file");
+        let mut command = self.home.numaio(&["serve", "--config", "serve.toml"]);
+        command.stderr(Stdio::piped()).stdout(Stdio::null());
+        self.child = command.spawn().expect("numaio");
+        self.log = error_lines(&mut self.child);
+        self.wait_for_log("listening at ");
+    }
+
+    fn spawn(home: Home, key: String, mut command: Command) -> Self {
         let mut child = command.spawn().expect("numaio");
         let log = error_lines(&mut child);
         let mut daemon = Self { home, port: 0, key, child, log };

@@ -4,8 +4,10 @@ use crate::client::{open, same, skipped, User, HEAD, OPEN};
 use crate::daemon::{error_lines, Daemon};
 use crate::serve::{keys_of, open_control_channel};
 use crate::support::{kill, until, CommandOutput, Limited};
+use std::fs;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A copy that another one delays, with the lines of its standard error.
 struct Delayed {
@@ -129,4 +131,75 @@ fn shutdown_ends_waiting_sessions() {
     // It would try to connect again.
     kill("-TERM", first.id());
     drop(first.wait_with_output());
+}
+
+/// A daemon that serves one connection at once, with a user who has it.
+fn full() -> (Daemon, User, Child) {
+    let (daemon, user) = open("[limits]\nconnections = 1\n");
+    let first = user.copying_slowly(&daemon, "100K");
+    (daemon, user, first)
+}
+
+#[test]
+fn client_waits_for_a_slot_of_a_full_daemon() {
+    let (daemon, user, first) = full();
+    let to = daemon.url("data/second");
+    let second = Delayed::start(&user, &["-r", "src/", &to]);
+    second.wait_for("position 1: limits.connections reached");
+    daemon.wait_for_log("waits for a slot: limits.connections reached");
+    // As many connections may wait as may be open.
+    user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data/third")])
+        .failed(1, &[" is full: limits.connections reached", "hint: ", "--retry forever"]);
+    kill("-TERM", first.id());
+    drop(first.wait_with_output());
+    assert_eq!(second.end(), Some(0));
+    same(&user.home, "src", &daemon.home.0.join("data/second"));
+}
+
+#[test]
+fn wait_for_a_slot_ends_with_the_time_to_retry_or_by_a_signal() {
+    let (daemon, user, first) = full();
+    let (began, to) = (Instant::now(), daemon.url("data/second"));
+    user.copy(&["-r", "--retry", "3", "src/", &to]).failed(1, &["position 1", " is full: "]);
+    assert!(began.elapsed() >= Duration::from_secs(3), "it waited");
+    let waiting = Delayed::start(&user, &["-r", "--retry", "forever", "src/", &to]);
+    waiting.wait_for("position 1: limits.connections reached");
+    kill("-TERM", waiting.child.id());
+    assert_eq!(waiting.end(), Some(130));
+    kill("-TERM", first.id());
+    drop(first.wait_with_output());
+}
+
+#[test]
+fn first_connection_is_retried_forever_on_request() {
+    let (mut daemon, user) = open("");
+    daemon.stop();
+    let args = ["-r", "src/", &daemon.url("data")];
+    user.copy(&[&["--retry", "9"][..], &args].concat()).failed(1, &["no numaio daemon answers"]);
+    let forever = [&["--retry", "forever"][..], &args].concat();
+    let is_retrying = |copy: &Delayed| {
+        until(|| copy.text().contains("retrying in 1.0 s"), || copy.text());
+    };
+    let ended = Delayed::start(&user, &forever);
+    is_retrying(&ended);
+    kill("-TERM", ended.child.id());
+    assert_eq!(ended.end(), Some(130));
+    let copy = Delayed::start(&user, &forever);
+    is_retrying(&copy);
+    daemon.restart();
+    assert_eq!(copy.end(), Some(0));
+    same(&user.home, "src", &daemon.home.0.join("data"));
+}
+
+#[test]
+fn permanent_failures_are_not_retried_forever() {
+    let (daemon, user) = open("");
+    let copy = |user: &User, to: &str| user.copy(&["-r", "--retry", "forever", "src/", to]);
+    copy(&user, &daemon.url("nothing")).failed(1, &["there is no root"]);
+    copy(&user, &daemon.url("data/../..")).failed(1, &[]);
+    let unknown = User::new();
+    unknown.trust(&daemon);
+    copy(&unknown, &daemon.url("data")).failed(1, &["no user here has the key"]);
+    fs::remove_file(user.home.0.join(".config/numaio/known_hosts")).expect("removed");
+    copy(&user, &daemon.url("data")).failed(1, &["is not known"]);
 }

@@ -485,7 +485,8 @@ fn limits_unauthenticated_connections_per_address() {
     };
     let silent = [connect(), connect(), connect()];
     daemon.wait_for_log("limits.per_address");
-    user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")]).failed(1, &["no numaio daemon answers"]);
+    user.copy(&["-r", "--retry", "0", "src/", &daemon.url("data")])
+        .failed(1, &["is full: limits.per_address"]);
     drop(silent);
     // Their slots become free when their processes have exited.
     until(

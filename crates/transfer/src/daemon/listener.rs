@@ -21,9 +21,10 @@ use crate::keys;
 use numaio_linux::interrupt;
 use numaio_linux::process::{is_super_user, this_program, ProcessHandle};
 use numaio_linux::wait::ready;
-use numaio_mover_linux::port::net::{self, hand_over, NetError, Ticket};
+use numaio_mover_linux::port::net::{self, hand_over, FullNotice, NetError, Ticket};
 use numaio_schema::LentCapacity;
 use std::io;
+use std::mem;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -193,7 +194,7 @@ impl AcceptedConnection {
         Arc::new(Self { daemon, caller })
     }
 
-    /// Logs why the peer was not served.
+    /// Logs why the peer was not served, or waits.
     fn log(&self, why: &dyn std::fmt::Display) {
         self.daemon.refusals.warning(&format!("{}: {why}", self.caller));
     }
@@ -205,7 +206,7 @@ impl AcceptedConnection {
             &self.daemon.loaded.config.limits,
         ) {
             Ok(pending_slot) => pending_slot,
-            // Closing the socket without a reply is cheapest.
+            // Closing the socket without a reply is cheapest: most of these are data connections.
             Err(why) => return self.log(&why),
         };
         let connection = self.clone();
@@ -241,8 +242,15 @@ impl AcceptedConnection {
         // does.
         drop(pending_slot);
         let wait_began = Instant::now();
-        let slot =
-            SessionSlot::take(&self.daemon.sessions, self.caller.ip(), config).map_err(io::Error::other)?;
+        let mut is_logged = false;
+        let inform = |notice: FullNotice| {
+            if notice.position.is_some() && !mem::replace(&mut is_logged, true) {
+                self.log(&format_args!("waits for a slot: {}", notice.reason));
+            }
+            notice.send(&socket)
+        };
+        let slot = SessionSlot::take(&self.daemon.sessions, self.caller.ip(), config, inform)
+            .map_err(io::Error::other)?;
         // Waiting for a slot does not count towards the client's time limit.
         self.serve(&slot, socket, began + wait_began.elapsed())
     }

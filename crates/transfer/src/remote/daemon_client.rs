@@ -13,16 +13,22 @@ use crate::remote::peer_wait::PeerWait;
 use crate::reporter::{Notice, Reporter};
 use crate::TransferError;
 use numaio_mover::wire::Side;
-use numaio_mover_linux::port::net::control::{self, ChannelError, ControlChannel};
+use numaio_mover_linux::port::net::control::{ChannelError, ChannelReply, ControlChannel, OpeningChannel};
 use numaio_mover_linux::port::net::{KeyPair, OutgoingConnections, PublicKey, Ticket};
 use numaio_mover_linux::port::streams_needed;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How long connecting to an address, and then opening the channel, may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause after a notice of a full daemon: notices are not authenticated, and must not flood a
+/// terminal. A daemon sends one in 3 s.
+const NOTICE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Opens a session of a daemon for the given side, and sends the hello.
 ///
@@ -45,20 +51,10 @@ pub fn connect_session(
         others: with_port(others, address.port),
         streams: (!net.tunnel).then(|| (net.streams(), net.may_use_fewer_streams())),
     };
-    let keys = trusted.accepted();
     let mut wait = PeerWait { reporter: &mut *reporter, host: &trusted.host_port, limit: net.timeout };
-    let opened = match wait.run(move |_| target.open(&own, keys)) {
+    let (mut channel, calls) = match open_channel(&mut wait, target, (own, &trusted), net.retry)? {
         Ok(opened) => opened,
-        Err(failure) => return failure.attempt_error(&trusted.host_port),
-    };
-    let (mut channel, calls) = match opened {
-        Ok(Ok(opened)) => opened,
-        Err(error) => return Ok(Err(unreachable(&trusted.host_port, error))),
-        Ok(Err(ChannelError::WrongKey(key))) => return Err(trusted.rejection(key)),
-        Ok(Err(ChannelError::Net(error))) => {
-            let (host, why) = (trusted.host_port, error.to_string());
-            return Ok(Err(TransferError::NoDaemonChannel { host, why }));
-        }
+        Err(failure) => return Ok(Err(failure)),
     };
     // The user still has the key that was passed with --trust.
     match trusted.remember(channel.peer()) {
@@ -88,6 +84,47 @@ pub fn connect_session(
     Ok(Ok(PeerProcess::new(ends.to, ends.from, via)))
 }
 
+/// Opens the control channel to a daemon, and starts the data connections. Waits up to `patience`
+/// for a slot of a full daemon. The inner error allows a retry.
+fn open_channel(
+    wait: &mut PeerWait<'_, '_>,
+    target: ConnectTarget,
+    (own, trusted): (KeyPair, &TrustedKeys),
+    patience: Option<Duration>,
+) -> Result<Result<(ControlChannel, StartedCalls), TransferError>, TransferError> {
+    let host = || trusted.host_port.clone();
+    let (began, keys) = (Instant::now(), trusted.accepted());
+    let target = Arc::new(target);
+    let connecting = target.clone();
+    let mut replied = wait.run(move |_| connecting.open(&own, keys));
+    loop {
+        let (reply, at, calls) = match replied {
+            Ok(Ok(replied)) => replied,
+            Ok(Err(error)) => return Ok(Err(unreachable(&host(), error))),
+            Err(failure) => return failure.attempt_error(&host()),
+        };
+        let (notice, opening) = match reply {
+            Ok(ChannelReply::Open(channel)) => return Ok(Ok((channel, calls))),
+            Ok(ChannelReply::Full(notice, opening)) => (notice, *opening),
+            Err(ChannelError::WrongKey(key)) => return Err(trusted.rejection(key)),
+            Err(ChannelError::Net(error)) => {
+                return Ok(Err(TransferError::NoDaemonChannel { host: host(), why: error.to_string() }));
+            }
+        };
+        // Until there is a slot, they would only occupy places of the daemon.
+        drop(calls);
+        let (why, is_over) =
+            (notice.reason.to_string(), patience.is_some_and(|most| began.elapsed() >= most));
+        let Some(position) = notice.position.filter(|_| !is_over) else {
+            return Ok(Err(TransferError::DaemonFull { host: host(), why }));
+        };
+        let position = position.into();
+        wait.reporter.notice_once(Notice::Queued { host: host(), position, why, starts_in: None });
+        let target = target.clone();
+        replied = wait.run(move |_| target.next_reply(opening, at));
+    }
+}
+
 /// A daemon to connect to.
 struct ConnectTarget {
     address: DaemonAddress,
@@ -101,45 +138,49 @@ struct ConnectTarget {
 /// Data connections and their number to the sink; `None` without data connections.
 type StartedCalls = Option<(OutgoingConnections, u16)>;
 
+/// A reply of a daemon with its address and the data connections.
+type DaemonReply = (Result<ChannelReply, ChannelError>, SocketAddr, StartedCalls);
+
 impl ConnectTarget {
-    /// Opens the control channel to a daemon with one of the keys, and starts the data connections.
-    fn open(
-        &self,
-        own: &KeyPair,
-        keys: Vec<PublicKey>,
-    ) -> io::Result<Result<(ControlChannel, StartedCalls), ChannelError>> {
-        let (socket, started_calls) = self.connect()?;
-        let channel = control::connect(&socket, own, move |key| keys.contains(&key), CONNECT_TIMEOUT);
-        Ok(channel.map(|channel| (channel, started_calls)))
+    /// Begins to open the control channel to a daemon with one of the keys. Data connections start
+    /// together with it.
+    fn open(&self, own: &KeyPair, keys: Vec<PublicKey>) -> io::Result<DaemonReply> {
+        let (socket, at) = self.connect()?;
+        let calls = self.start_calls(&socket, at);
+        let opening = OpeningChannel::begin(&socket, own, move |key| keys.contains(&key), CONNECT_TIMEOUT);
+        Ok((opening.and_then(|opening| opening.reply(CONNECT_TIMEOUT)), at, calls))
     }
 
-    /// Connects to the first reachable address; data connections start together with the control
-    /// channel.
-    fn connect(&self) -> io::Result<(TcpStream, StartedCalls)> {
-        let Self { address, others, streams } = self;
+    /// Waits for the next reply of a full daemon at an address.
+    fn next_reply(&self, opening: OpeningChannel, at: SocketAddr) -> io::Result<DaemonReply> {
+        thread::sleep(NOTICE_PAUSE);
+        let reply = opening.reply(CONNECT_TIMEOUT);
+        let calls = match &reply {
+            Ok(ChannelReply::Open(channel)) => self.start_calls(channel.socket(), at),
+            _ => None,
+        };
+        Ok((reply, at, calls))
+    }
+
+    /// Connects to the first reachable address.
+    fn connect(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let mut why = io::Error::from(io::ErrorKind::NotFound);
-        for at in (address.host.as_str(), address.port).to_socket_addrs()? {
+        for at in (self.address.host.as_str(), self.address.port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&at, CONNECT_TIMEOUT) {
-                Ok(socket) => {
-                    let started_calls = streams.map(|(most, is_sparing)| {
-                        let streams =
-                            if is_sparing { streams_needed(&socket, most.into()) as u16 } else { most };
-                        (
-                            OutgoingConnections::start(
-                                at,
-                                others,
-                                connection_count(streams),
-                                CONNECT_TIMEOUT,
-                            ),
-                            streams,
-                        )
-                    });
-                    return Ok((socket, started_calls));
-                }
+                Ok(socket) => return Ok((socket, at)),
                 Err(error) => why = error,
             }
         }
         Err(why)
+    }
+
+    /// Starts the data connections to the address of a connection.
+    fn start_calls(&self, socket: &TcpStream, at: SocketAddr) -> StartedCalls {
+        self.streams.map(|(most, is_sparing)| {
+            let streams = if is_sparing { streams_needed(socket, most.into()) as u16 } else { most };
+            let count = connection_count(streams);
+            (OutgoingConnections::start(at, &self.others, count, CONNECT_TIMEOUT), streams)
+        })
     }
 }
 

@@ -13,7 +13,8 @@ use crate::line::json_line;
 use crate::peer::messages::MAX_LINE_BYTES;
 use crate::reporter::{Notice, Reporter, TransferEnd};
 use crate::request::{TransferRequest, RETRY_VARIABLE};
-use crate::ssh::stderr_relay::{lines, LineSink};
+use crate::ssh::attempt_stderr::AttemptStderr;
+use crate::ssh::stderr_relay::lines;
 use crate::ssh::{self, AgentForwarding, ManagedProcess};
 use crate::transfer::Transfer;
 use crate::TransferError;
@@ -64,7 +65,7 @@ pub fn run(
     let numaio: Vec<OsString> = ssh::command_words(&numaio).collect();
     let arguments = arguments(&remote.options, request, (host, to));
     let agent = if remote.forward_agent { AgentForwarding::On } else { AgentForwarding::Off };
-    let stderr = &remote.stderr;
+    let stderr = AttemptStderr::new(remote.stderr.clone());
     let there = RemoteRun { host, quiet: transfer.quiet, stderr, limit, knows_options: Cell::new(false) };
     let end = attempts::run(transfer.network.retry, (host, Side::Source), reporter, |reporter, earlier| {
         reporter.begin(earlier);
@@ -94,7 +95,7 @@ fn reached(Progress { totals, reached }: &Progress) -> u64 {
 struct RemoteRun<'a> {
     host: &'a str,
     quiet: bool,
-    stderr: &'a LineSink,
+    stderr: AttemptStderr,
     /// Time limit without an event.
     limit: Option<Duration>,
     /// Whether the remote numaio knows the option of a retry.
@@ -195,7 +196,7 @@ impl RemoteRun<'_> {
         input: Option<String>,
         reporter: &mut Reporter<'_>,
     ) -> Result<AttemptOutcome, TransferError> {
-        let (host, stderr) = (self.host, self.stderr.clone());
+        let (host, stderr) = (self.host, self.stderr.begin());
         let mut process = ManagedProcess::start_on((host, self.quiet), command, EXIT_TIMEOUT, stderr)?;
         let Some(stdout) = process.stdout.take() else {
             return Err(TransferError::NoStreams { process: "remote" });
@@ -228,6 +229,9 @@ impl RemoteRun<'_> {
             // Its stderr, which was relayed, explains the status.
             (RemoteEnd::Missing, Some(_), Some(1..=2)) => return Err(missing_end_event(host, status)),
             (RemoteEnd::Missing, Some(progress), _) => lost(&progress, CONNECTION_LOST),
+            (RemoteEnd::Missing, None, Some(ssh::SSH_FAILED)) if self.stderr.is_denied() => {
+                return Err(missing_end_event(host, status));
+            }
             (RemoteEnd::Missing, None, _) => AttemptOutcome::Unreachable(missing_end_event(host, status)),
         })
     }

@@ -104,7 +104,7 @@ impl RemoteTransfer<'_> {
     /// Runs the transfer, and retries after a lost connection.
     pub fn run(&self, mut reporter: Reporter<'_>) -> Result<TransferEnd, TransferError> {
         // Check the addresses before any process starts.
-        self.transfer.network.extra_addresses()?;
+        self.transfer.network.check_extra_addresses()?;
         let limit = self.transfer.network.timeout;
         let target = PeerTarget::find(self.host, &self.transfer.remote, limit, &mut reporter)?;
         let host = (&*self.host.display_name(), self.local_side().other());
@@ -269,7 +269,7 @@ impl RemoteTransfer<'_> {
             Some(PeerReply::Refused(why)) => {
                 return Err(TransferError::Refused { host, why: sanitize(&why) });
             }
-            None => return Ok(Err(process.missing_reply(&host))),
+            None => return target.no_reply(process.missing_reply(&host)),
         };
         let ReadyReply { is_one_file, endpoint, can_decompress, keep_alives, remarks, capabilities } = ready;
         let side = self.local_side().other();

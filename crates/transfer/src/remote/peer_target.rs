@@ -10,7 +10,7 @@ use crate::endpoint::Host;
 use crate::network_options::NetworkOptions;
 use crate::peer::messages::PeerWriter;
 use crate::reporter::Reporter;
-use crate::ssh::stderr_relay::LineSink;
+use crate::ssh::attempt_stderr::AttemptStderr;
 use crate::ssh::{self, ManagedProcess};
 use crate::transfer::RemoteOptions;
 use crate::TransferError;
@@ -26,7 +26,7 @@ pub enum PeerTarget<'a> {
         host: &'a str,
         numaio: String,
         /// Receives the stderr of ssh.
-        stderr: LineSink,
+        stderr: AttemptStderr,
     },
     /// The address of a daemon.
     Daemon(&'a DaemonAddress),
@@ -44,7 +44,7 @@ impl<'a> PeerTarget<'a> {
             Host::Ssh(host) => {
                 let wait = PeerWait { reporter, host, limit };
                 let numaio = bootstrap::ensure_numaio(options, &ssh::program(), wait)?;
-                Ok(Self::Ssh { host, numaio, stderr: options.stderr.clone() })
+                Ok(Self::Ssh { host, numaio, stderr: AttemptStderr::new(options.stderr.clone()) })
             }
             Host::Daemon(address) => Ok(Self::Daemon(address)),
         }
@@ -62,7 +62,7 @@ impl<'a> PeerTarget<'a> {
         side: Side,
     ) -> Result<Result<PeerProcess, TransferError>, TransferError> {
         let (host, numaio, stderr) = match self {
-            Self::Ssh { host, numaio, stderr } => (host, numaio, stderr.clone()),
+            Self::Ssh { host, numaio, stderr } => (host, numaio, stderr.begin()),
             Self::Daemon(address) => {
                 return daemon_client::connect_session(reporter, address, (network, capacity), others, side)
             }
@@ -76,6 +76,21 @@ impl<'a> PeerTarget<'a> {
         };
         let (to, from): (PeerWriter, Box<dyn Read + Send>) = (Box::new(to), Box::new(from));
         Ok(Ok(PeerProcess::new(to, from, PeerConnection::Ssh { started, lookup })))
+    }
+
+    /// Returns the failure of a peer that did not reply. The inner error allows a retry.
+    ///
+    /// # Errors
+    /// ssh cannot authenticate the user or the host.
+    pub fn no_reply<T>(&self, failure: TransferError) -> Result<Result<T, TransferError>, TransferError> {
+        match (self, &failure) {
+            (Self::Ssh { stderr, .. }, TransferError::NoAnswer { status: Some(ssh::SSH_FAILED), .. })
+                if stderr.is_denied() =>
+            {
+                Err(failure)
+            }
+            _ => Ok(Err(failure)),
+        }
     }
 
     /// Returns the name of the channel that carries data without data connections.

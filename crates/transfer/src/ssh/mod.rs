@@ -1,6 +1,7 @@
 //! Starts numaio on another host by the system's ssh, with the user's configuration, agent and jump
 //! hosts.
 
+pub mod attempt_stderr;
 pub mod stderr_relay;
 
 use crate::TransferError;

@@ -40,9 +40,13 @@ pub struct NetArgs {
     /// Public key of a daemon, from its administrator; it is remembered
     #[arg(long, value_name = "KEY")]
     pub trust: Option<PublicKey>,
-    /// How long to retry after a lost connection; 0 disables retries
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = integer(0..=u32::MAX))]
-    retry: u32,
+    /// How long to retry after a lost connection, and to wait for a place at a full daemon; 0
+    /// disables both
+    ///
+    /// forever also retries the first connection, until it succeeds or fails for a reason that only
+    /// a user can change, such as a wrong key. Pauses grow up to 60 s.
+    #[arg(long, value_name = "SECONDS|forever", default_value = "60", value_parser = parse_retry)]
+    retry: RetryLimit,
     /// How long to wait without a sign of life of the other host, from its login on; 0 means no
     /// limit
     ///
@@ -63,9 +67,22 @@ impl NetArgs {
             via: self.via.clone(),
             key: self.key.clone(),
             trust: self.trust,
-            retry: Duration::from_secs(self.retry.into()),
+            retry: self.retry.0,
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout.into())),
         }
+    }
+}
+
+/// How long to retry; `None` without a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RetryLimit(Option<Duration>);
+
+/// Parses a number of seconds, or `forever`.
+fn parse_retry(text: &str) -> Result<RetryLimit, String> {
+    match (text, text.parse::<u32>()) {
+        ("forever", _) => Ok(RetryLimit(None)),
+        (_, Ok(seconds)) => Ok(RetryLimit(Some(Duration::from_secs(seconds.into())))),
+        _ => Err(format!("expected an integer from 0 to {}, or forever", u32::MAX)),
     }
 }
 
@@ -82,6 +99,15 @@ pub fn parse_ports(text: &str) -> Result<(u16, u16), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parses_retry_limits() {
+        assert_eq!(parse_retry("0"), Ok(RetryLimit(Some(Duration::ZERO))));
+        assert_eq!(parse_retry("forever"), Ok(RetryLimit(None)));
+        for bad in ["", "-1", "4294967296", "Forever", "1.5"] {
+            assert!(parse_retry(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn parses_ports_and_ranges() {

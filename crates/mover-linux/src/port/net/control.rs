@@ -1,13 +1,15 @@
 //! Control channel of a daemon: a TLS connection whose ends know each other by persistent keys. It
 //! is opened like data connections (`super::tls`), exchanges a few lines, and then carries two
-//! byte streams.
+//! byte streams. Before the handshake, a full daemon sends notices.
 
 use super::data_stream::DataStream;
 use super::deadline::DeadlineSocket;
+use super::full_notice::FullNotice;
 use super::keepalive::{settle, SILENCE};
 use super::net_error::NetError;
 use super::tls::{client, server, KeyPair, KeyVerifier, PublicKey, Records, Tls};
 use crate::port::StreamPair;
+use rustls::client::UnbufferedClientConnection;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -60,24 +62,79 @@ impl From<io::Error> for ChannelError {
     }
 }
 
-/// Opens a channel to a daemon whose key satisfies `accepts`.
+/// A channel to a daemon that may have no slot for it yet.
+pub struct OpeningChannel {
+    tls: Tls<UnbufferedClientConnection>,
+    verifier: Arc<KeyVerifier>,
+}
+
+impl fmt::Debug for OpeningChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpeningChannel").finish_non_exhaustive()
+    }
+}
+
+/// What a daemon replied to an opening channel.
+#[derive(Debug)]
+pub enum ChannelReply {
+    /// The channel is open.
+    Open(ControlChannel),
+    /// The daemon has no slot yet. With a position, another reply follows.
+    Full(FullNotice, Box<OpeningChannel>),
+}
+
+impl OpeningChannel {
+    /// Begins to open a channel to a daemon whose key satisfies `accepts`.
+    ///
+    /// # Errors
+    /// The first message is not sent within `limit`.
+    pub fn begin(
+        socket: &TcpStream,
+        own: &KeyPair,
+        accepts: impl Fn(PublicKey) -> bool + Send + Sync + 'static,
+        limit: Duration,
+    ) -> Result<Self, ChannelError> {
+        let verifier = KeyVerifier::new(move |der| PublicKey::from_der(der).is_some_and(&accepts));
+        let mut tls = Tls::new(client(own, verifier.clone())?, socket)?;
+        tls.send_pending(DeadlineSocket::new(socket, limit))?;
+        Ok(Self { tls, verifier })
+    }
+
+    /// Waits for the next reply of the daemon.
+    ///
+    /// # Errors
+    /// [`ChannelError`] if the key is rejected, or there is no reply within `limit`.
+    pub fn reply(mut self, limit: Duration) -> Result<ChannelReply, ChannelError> {
+        let socket = self.tls.socket().try_clone()?;
+        let timed = DeadlineSocket::new(&socket, limit);
+        if let Some(notice) = FullNotice::receive(timed)? {
+            return Ok(ChannelReply::Full(notice, Box::new(self)));
+        }
+        match (self.tls.shake_hands(timed), key_of(&self.verifier)) {
+            (Ok(()), Some(peer)) => {
+                Ok(ChannelReply::Open(ControlChannel { connection: Box::new(self.tls), peer }))
+            }
+            (Err(NetError::WrongKey), Some(other)) => Err(ChannelError::WrongKey(other)),
+            (Err(error), _) => Err(error.into()),
+            (Ok(()), None) => Err(NetError::WrongKey.into()),
+        }
+    }
+}
+
+/// Opens a channel to a daemon whose key satisfies `accepts`, if it has a slot.
 ///
 /// # Errors
-/// [`ChannelError`] if the key is rejected or the channel is not open within `limit`.
+/// [`ChannelError`] if the key is rejected, the daemon is full, or the channel is not open within
+/// `limit`.
 pub fn connect(
     socket: &TcpStream,
     own: &KeyPair,
     accepts: impl Fn(PublicKey) -> bool + Send + Sync + 'static,
     limit: Duration,
 ) -> Result<ControlChannel, ChannelError> {
-    let verifier = KeyVerifier::new(move |der| PublicKey::from_der(der).is_some_and(&accepts));
-    let opened = client(own, verifier.clone())
-        .and_then(|client| Tls::begin(client, DeadlineSocket::new(socket, limit)));
-    match (opened, key_of(&verifier)) {
-        (Ok(tls), Some(peer)) => Ok(ControlChannel { connection: Box::new(tls), peer }),
-        (Err(NetError::WrongKey), Some(other)) => Err(ChannelError::WrongKey(other)),
-        (Err(error), _) => Err(error.into()),
-        (Ok(_), None) => Err(NetError::WrongKey.into()),
+    match OpeningChannel::begin(socket, own, accepts, limit)?.reply(limit)? {
+        ChannelReply::Open(channel) => Ok(channel),
+        ChannelReply::Full(..) => Err(NetError::Refused.into()),
     }
 }
 
@@ -100,6 +157,11 @@ impl ControlChannel {
     /// Returns the peer's public key; the peer has proven to have the private key.
     pub fn peer(&self) -> PublicKey {
         self.peer
+    }
+
+    /// Returns the socket of the channel.
+    pub fn socket(&self) -> &TcpStream {
+        self.connection.socket()
     }
 
     /// Reads a line, without its newline.
@@ -201,6 +263,7 @@ impl Drop for WriteHalf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::full_notice::FullReason;
     use super::super::tests::vanish;
     use super::*;
     use std::net::TcpListener;
@@ -291,6 +354,27 @@ mod tests {
         thread::spawn(move || drop(accept(&daemon, &theirs, LIMIT)));
         let refused = connect(&caller, &own, |_| false, LIMIT).expect_err("another key");
         assert!(matches!(refused, ChannelError::WrongKey(other) if other == key), "{refused}");
+    }
+
+    #[test]
+    fn notices_of_a_full_daemon_precede_the_handshake() {
+        let (caller, daemon, own, theirs) = sockets();
+        let known = public(&theirs);
+        let notices = [2, 1].map(|at| FullNotice { reason: FullReason::Connections, position: Some(at) });
+        let opened = thread::spawn(move || {
+            notices.iter().for_each(|notice| notice.send(&daemon).expect("sent"));
+            accept(&daemon, &theirs, LIMIT).expect("a caller")
+        });
+        let mut opening =
+            OpeningChannel::begin(&caller, &own, move |came| came == known, LIMIT).expect("started");
+        for expected in notices {
+            let reply = opening.reply(LIMIT).expect("a reply");
+            let ChannelReply::Full(notice, again) = reply else { panic!("the daemon is full: {reply:?}") };
+            assert_eq!(notice, expected);
+            opening = *again;
+        }
+        assert!(matches!(opening.reply(LIMIT).expect("a reply"), ChannelReply::Open(_)));
+        opened.join().expect("a channel");
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! Open sessions with their client addresses, users and processes.
 
-use super::capacity_queue::CapacityQueue;
+use super::capacity_queue::{CapacityQueue, REPORT_INTERVAL};
 use super::config::{Config, Limits};
 use super::log::Log;
 use numaio_linux::process::ProcessHandle;
+use numaio_mover_linux::port::net::{FullNotice, FullReason};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long an interrupted session may take to exit before it is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a new connection waits for a slot: a client may see its session end before the daemon
-/// does.
+/// How long a new connection waits for a slot before its client is informed: a client may see its
+/// session end before the daemon does.
 pub const SLOT_WAIT: Duration = Duration::from_secs(2);
 
 /// Returns the smallest network assigned to one client: an IPv4 address, or a /64 network of IPv6.
@@ -32,7 +34,7 @@ pub fn client_network(address: IpAddr) -> IpAddr {
 pub struct SessionTable {
     sessions: Mutex<Sessions>,
     changed: Condvar,
-    /// How long a new connection waits for a slot.
+    /// How long a new connection waits for a slot before its client is informed.
     slot_wait: Duration,
     /// Which of the sessions may transfer.
     pub queue: Arc<CapacityQueue>,
@@ -42,22 +44,39 @@ pub struct SessionTable {
 struct Sessions {
     next: u64,
     all: BTreeMap<u64, Session>,
-    /// Networks of connections that wait for a slot; each of these also uses a thread and a socket.
-    waiting: Vec<IpAddr>,
+    /// Connections that wait for a slot, by number, with their networks; each of these also uses a
+    /// thread and a socket.
+    waiting: BTreeMap<u64, IpAddr>,
     /// Whether the daemon is shutting down and accepts no connections.
     closing: bool,
 }
 
 impl Sessions {
     fn may_wait(&self, network: IpAddr, limits: &Limits) -> bool {
-        let same = self.waiting.iter().filter(|other| **other == network).count();
+        let same = self.waiting.values().filter(|other| **other == network).count();
         !self.closing && self.waiting.len() < limits.connections && same < limits.per_address
     }
 
-    fn stop_waiting(&mut self, network: IpAddr) {
-        if let Some(at) = self.waiting.iter().position(|other| *other == network) {
-            self.waiting.swap_remove(at);
+    /// Returns why a connection has to wait, or to be refused.
+    ///
+    /// Earlier connections have the first claim to free slots, unless their network is full.
+    fn full(&self, number: u64, network: IpAddr, limits: &Limits) -> Option<FullReason> {
+        if self.closing {
+            return Some(FullReason::ShuttingDown);
         }
+        let of = |network| self.all.values().filter(|session| session.network == network).count();
+        let earlier = || self.waiting.range(..number).map(|(_, network)| *network);
+        let claims = earlier().filter(|network| of(*network) < limits.per_address).count();
+        if self.all.len() + claims >= limits.connections {
+            return Some(FullReason::Connections);
+        }
+        let same = of(network) + earlier().filter(|other| *other == network).count();
+        (same >= limits.per_address).then_some(FullReason::PerAddress)
+    }
+
+    /// Returns the place of a waiting connection, from 1.
+    fn position(&self, number: u64) -> u32 {
+        self.waiting.range(..=number).count() as u32
     }
 }
 
@@ -107,19 +126,30 @@ impl SessionTable {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits up to `slot_wait` until `full` returns no reason to refuse; does not wait during a
-    /// shutdown.
-    fn wait_until_free<'h, E>(
+    /// Waits until a connection has a slot, and calls `inform` regularly with its place.
+    fn wait_until_free<'h>(
         &'h self,
         mut sessions: MutexGuard<'h, Sessions>,
-        full: impl Fn(&Sessions) -> Option<E>,
-    ) -> (MutexGuard<'h, Sessions>, Result<(), E>) {
-        let deadline = Instant::now() + self.slot_wait;
+        (number, network, limits): (u64, IpAddr, &Limits),
+        inform: &mut impl FnMut(FullNotice) -> io::Result<()>,
+    ) -> (MutexGuard<'h, Sessions>, Result<(), SlotError>) {
+        let mut inform_at = Instant::now() + self.slot_wait;
         loop {
-            let Some(why) = full(&sessions) else { return (sessions, Ok(())) };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if sessions.closing || left.is_zero() {
-                return (sessions, Err(why));
+            let Some(reason) = sessions.full(number, network, limits) else { return (sessions, Ok(())) };
+            if reason == FullReason::ShuttingDown {
+                return (sessions, Err(SlotError::Full(reason)));
+            }
+            let left = inform_at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let position = Some(sessions.position(number));
+                drop(sessions);
+                let informed = inform(FullNotice { reason, position });
+                sessions = self.sessions();
+                if informed.is_err() {
+                    return (sessions, Err(SlotError::Disconnected));
+                }
+                inform_at = Instant::now() + REPORT_INTERVAL;
+                continue;
             }
             sessions = self.changed.wait_timeout(sessions, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -164,6 +194,17 @@ impl SessionTable {
     }
 }
 
+/// Why a connection got no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SlotError {
+    /// There is none, and no place to wait.
+    #[error("refused: {0}")]
+    Full(FullReason),
+    /// The client disconnected while it waited.
+    #[error("the client disconnected while it waited for a slot")]
+    Disconnected,
+}
+
 /// A slot for one session, which is free again once this is dropped.
 pub struct SessionSlot {
     table: Arc<SessionTable>,
@@ -179,34 +220,38 @@ impl Drop for SessionSlot {
 
 impl SessionSlot {
     /// Takes a slot for a client, waiting for one if necessary.
-    pub fn take(table: &Arc<SessionTable>, address: IpAddr, config: &Config) -> Result<Self, &'static str> {
-        let network = client_network(address);
-        let full = |sessions: &Sessions| {
-            if sessions.closing {
-                return Some("refused: the daemon is shutting down");
-            }
-            if sessions.all.len() >= config.limits.connections {
-                return Some("refused: limits.connections reached");
-            }
-            let same = sessions.all.values().filter(|session| session.network == network).count();
-            (same >= config.limits.per_address).then_some("refused: limits.per_address reached")
-        };
+    ///
+    /// `inform` sends a client its place, or that it is refused. It fails if the client has
+    /// disconnected.
+    pub fn take(
+        table: &Arc<SessionTable>,
+        address: IpAddr,
+        config: &Config,
+        mut inform: impl FnMut(FullNotice) -> io::Result<()>,
+    ) -> Result<Self, SlotError> {
+        let (network, limits) = (client_network(address), &config.limits);
         let mut sessions = table.sessions();
-        if let Some(why) = full(&sessions) {
-            if !sessions.may_wait(network, &config.limits) {
-                return Err(why);
-            }
-            sessions.waiting.push(network);
-            let free;
-            (sessions, free) = table.wait_until_free(sessions, full);
-            sessions.stop_waiting(network);
-            free?;
-        }
         sessions.next += 1;
         let number = sessions.next;
-        sessions.all.insert(number, Session { network, user: None, running: None });
+        let mut taken = Ok(());
+        if let Some(reason) = sessions.full(number, network, limits) {
+            taken = Err(SlotError::Full(reason));
+            if sessions.may_wait(network, limits) {
+                sessions.waiting.insert(number, network);
+                (sessions, taken) = table.wait_until_free(sessions, (number, network, limits), &mut inform);
+                sessions.waiting.remove(&number);
+            }
+        }
+        if taken.is_ok() {
+            sessions.all.insert(number, Session { network, user: None, running: None });
+        }
         drop(sessions);
-        Ok(Self { table: table.clone(), number })
+        table.changed.notify_all();
+        if let Err(SlotError::Full(reason)) = taken {
+            // Fails if the client has disconnected.
+            let _ = inform(FullNotice { reason, position: None });
+        }
+        taken.map(|()| Self { table: table.clone(), number })
     }
 
     /// Assigns the user to this session, once it is admitted.

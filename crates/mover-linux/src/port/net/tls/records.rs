@@ -147,27 +147,56 @@ impl<C: Records> Tls<C> {
     ///
     /// # Errors
     /// [`NetError`] if it fails or times out.
-    pub fn begin(connection: C, mut timed: DeadlineSocket<'_>) -> Result<Self, NetError> {
+    pub fn begin(connection: C, timed: DeadlineSocket<'_>) -> Result<Self, NetError> {
+        let mut tls = Self::new(connection, timed.socket)?;
+        tls.shake_hands(timed)?;
+        Ok(tls)
+    }
+
+    /// A connection before its handshake.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn new(connection: C, socket: &TcpStream) -> io::Result<Self> {
         // Several records are sent without waiting for the first acknowledgment (tcp(7),
         // TCP_NODELAY).
-        timed.socket.set_nodelay(true)?;
-        let incoming = Window { bytes: vec![0; INCOMING], start: 0, end: 0 };
-        let mut tls = Self {
+        socket.set_nodelay(true)?;
+        Ok(Self {
             connection,
-            socket: timed.socket.try_clone()?,
-            incoming,
+            socket: socket.try_clone()?,
+            incoming: Window { bytes: vec![0; INCOMING], start: 0, end: 0 },
             plain: PlaintextBuffer::default(),
             outgoing: vec![0; OUTGOING],
             ended: false,
             by_kernel: false,
-        };
+        })
+    }
+
+    /// Sends what can be sent before the next bytes of the peer.
+    ///
+    /// # Errors
+    /// [`NetError`] if that fails or times out.
+    pub fn send_pending(&mut self, mut timed: DeadlineSocket<'_>) -> Result<(), NetError> {
         loop {
-            match tls.step(&mut [])? {
-                Step::Send(length) => timed.write_all(&tls.outgoing[..length]).map_err(opening_error)?,
-                Step::NeedInput if !tls.connection.is_handshaking() => return Ok(tls),
-                Step::NeedInput => tls.incoming.fill(timed).map_err(opening_error)?,
+            match self.step(&mut [])? {
+                Step::Send(length) => timed.write_all(&self.outgoing[..length]).map_err(opening_error)?,
+                Step::NeedInput => return Ok(()),
                 Step::Continue | Step::Data(_) => {}
             }
+        }
+    }
+
+    /// Performs the rest of the handshake.
+    ///
+    /// # Errors
+    /// [`NetError`] if it fails or times out.
+    pub fn shake_hands(&mut self, timed: DeadlineSocket<'_>) -> Result<(), NetError> {
+        loop {
+            self.send_pending(timed)?;
+            if !self.connection.is_handshaking() {
+                return Ok(());
+            }
+            self.incoming.fill(timed).map_err(opening_error)?;
         }
     }
 
