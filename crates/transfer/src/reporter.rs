@@ -237,6 +237,8 @@ pub struct Reporter<'a> {
     entries: EntryStatistics,
     /// Whether the files go to another host.
     pub sends: bool,
+    /// End the transfer after this number of failed files.
+    pub max_errors: Option<u64>,
     /// Number of problems of this attempt.
     pub problems: ProblemCounts,
     /// Why the transfer failed.
@@ -255,6 +257,7 @@ impl<'a> Reporter<'a> {
             earlier: None,
             entries: EntryStatistics::default(),
             sends: false,
+            max_errors: None,
             problems: ProblemCounts::default(),
             given_up: None,
             last_notices: Vec::new(),
@@ -276,6 +279,13 @@ impl<'a> Reporter<'a> {
         if !reports.is_empty() {
             reports.into_iter().for_each(|report| self.report(report));
             self.observer.flush();
+        }
+        if self.has_too_many_errors() {
+            let failed = self.problems.failed;
+            core.stop(
+                Reason::Other,
+                &format!("the number of failed files has reached --max-errors: {failed}"),
+            );
         }
         self.entries = core.entry_counts().into();
         self.progress(job_totals(core.totals()), Some(core.progress()));
@@ -378,6 +388,11 @@ impl<'a> Reporter<'a> {
         self.given_up = Some(Problem { about, side, reason: Reason::Other, text });
     }
 
+    /// Whether as many files failed as the user accepts.
+    fn has_too_many_errors(&self) -> bool {
+        self.max_errors.is_some_and(|most| self.problems.failed >= most)
+    }
+
     /// Whether the attempt was lost, so that a retry may get further.
     ///
     /// Either the local side reports its closed link, or the peer was interrupted and this process
@@ -385,7 +400,7 @@ impl<'a> Reporter<'a> {
     pub fn is_lost(&self, ours: Side, closed: bool) -> bool {
         let Some(problem) = &self.given_up else { return false };
         let is_link = problem.reason == Reason::Other && problem.side == ours && closed;
-        (is_link || problem.reason == Reason::Cancelled) && !interrupted()
+        (is_link || problem.reason == Reason::Cancelled) && !interrupted() && !self.has_too_many_errors()
     }
 
     /// Returns why the transfer failed.

@@ -52,6 +52,7 @@ impl Transfer {
         let request = TransferRequest::new(ends, options, self.plans.clone(), is_retry)?;
         let mut reporter = Reporter::new(observer, self.options.dry_run);
         reporter.sends = self.destination.host.is_some();
+        reporter.max_errors = self.max_errors;
         let capacity = borrow(self, &mut reporter)?;
         let remote = |host, is_source| RemoteTransfer {
             transfer: self,

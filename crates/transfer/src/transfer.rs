@@ -22,6 +22,8 @@ pub struct Transfer {
     pub plans: Vec<SidePlan>,
     /// Options of the numaio on another host.
     pub remote: RemoteOptions,
+    /// End the transfer after this number of failed files; `None` for all.
+    pub max_errors: Option<u64>,
     /// Whether another numaio reads the events.
     pub attached: bool,
     /// Whether it continues an attempt that was lost.

@@ -21,6 +21,7 @@ mod itemize;
 mod jobs;
 mod limited_filesystems;
 mod local_trees;
+mod max_errors;
 mod odd_files;
 mod options;
 mod read_order;

@@ -14,7 +14,7 @@ use super::selection_args::SelectionArgs;
 use super::shard_args::ShardArgs;
 use super::snapshot_args::SnapshotArgs;
 use super::transfer_options::TransferArgs;
-use crate::options::choice;
+use crate::options::{choice, integer};
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use numaio_machine::units::parse_size;
 use numaio_transfer::jobs::JobRecorder;
@@ -107,6 +107,12 @@ pub struct CopyArgs {
     pub ignore_times: bool,
     #[command(flatten)]
     pub deletion: DeleteArgs,
+    /// End the copy when this number of files has failed; default no limit
+    ///
+    /// What is complete is kept, the exit status is 1, and the same command continues. Attributes
+    /// do not count.
+    #[arg(long, value_name = "N", value_parser = integer(1..=u32::MAX))]
+    pub max_errors: Option<u32>,
     /// Overwrite files in place, without a temporary name; they are truncated first
     ///
     /// A file with several hard links still gets a temporary name, to keep its other links

@@ -111,6 +111,7 @@ impl CopyArgs {
                 local_files: self.forwarded.files.clone(),
                 stderr: command_output::stderr_sink(),
             },
+            max_errors: self.max_errors.map(u64::from),
             attached: self.attached,
             is_retry: self.attached_options.is_retry,
             broker: local_broker::socket().filter(|_| !self.no_broker && !self.dry_run),
