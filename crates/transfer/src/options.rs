@@ -168,6 +168,9 @@ pub struct DeletionLimits {
     pub ignore_errors: bool,
     /// Remove everything from a directory that is empty at the source.
     pub allow_empty_source: bool,
+    /// Remove also what the filter rules exclude; unknown to an older numaio.
+    #[serde(default)]
+    pub excluded: bool,
 }
 
 fn default_work_sharing() -> bool {

@@ -178,3 +178,45 @@ fn delete_before_frees_space_first() {
     assert_eq!(ends.len(), 1);
     assert_eq!((&ends[0]["removed"], &ends[0]["failed"]), (&1.into(), &0.into()), "{:?}", ends[0]);
 }
+
+/// A source with excluded entries, and a destination with others of the same names.
+fn with_excluded() -> (Home, [&'static str; 4]) {
+    let home = Home::new();
+    source(&home, "from");
+    for directory in ["from/cache", "to/cache/deep"] {
+        fs::create_dir_all(home.0.join(directory)).expect("folders");
+    }
+    home.file("from/cache/c", "not copied");
+    home.file("to/cache/deep/old", "old");
+    home.file("to/a.tmp", "old");
+    (home, ["--exclude=*.tmp", "--exclude=/cache/", "from/", "to"])
+}
+
+#[test]
+fn removes_excluded_entries_only_on_request() {
+    let (home, args) = with_excluded();
+    let remains = |name: &str| home.0.join("to").join(name).exists();
+    let run = |more: &[&str]| home.run(&[&["copy", "--no-job", "-r"], more, &args].concat());
+    run(&["--delete"]).ok();
+    assert!(is_complete(&home, "to") && remains("a.tmp") && remains("cache/deep/old"));
+    let dry = run(&["--delete-excluded", "-n"]).ok();
+    assert!(dry.contains("a.tmp") && dry.contains("cache/deep/old"), "{dry}");
+    assert!(remains("a.tmp") && remains("cache/deep/old"));
+    run(&["--delete-excluded", "--max-delete", "1"]).failed(3, &["than --max-delete allows"]);
+    assert!(remains("a.tmp") != remains("cache/deep/old"), "one was removed");
+    run(&["--delete-excluded"]).ok();
+    assert!(is_complete(&home, "to") && !remains("a.tmp") && !remains("cache"));
+    assert!(home.0.join("from/cache/c").exists());
+}
+
+#[test]
+fn keeps_excluded_entries_of_a_source_that_is_empty_or_inside_the_destination() {
+    let (home, args) = with_excluded();
+    fs::create_dir(home.0.join("empty")).expect("a folder");
+    copy(&home, &["--delete-excluded", args[0], "empty/", "to"]).failed(3, &["empty"]);
+    assert!(home.0.join("to/a.tmp").exists());
+    source(&home, "to/source");
+    copy(&home, &["--delete-excluded", "--exclude=/source/", "to/source/", "to"])
+        .failed(3, &["it is a source directory, or contains or is inside one"]);
+    assert!(is_complete(&home, "to/source"));
+}

@@ -104,7 +104,7 @@ impl SinkOptions {
 
     /// Returns the fault for a directory that blocks another object.
     pub(super) fn blocked_by_directory(&self) -> Fault {
-        blocked(match self.delete && !self.filter.is_empty() {
+        blocked(match self.delete && self.keeps_excluded() {
             true => "a directory with this name exists, and filter rules may protect its contents",
             false => "a directory with this name exists",
         })

@@ -100,6 +100,8 @@ pub struct RemovalLimits {
     pub only: bool,
     /// Whether entries are removed even if the source failed to list others.
     pub ignore_errors: bool,
+    /// Whether entries that the filter excludes are removed, too.
+    pub excluded: bool,
 }
 
 /// Source directories on the machine of the sink, as (device, inode) pairs. They are never removed.
@@ -184,7 +186,7 @@ pub struct SinkOptions {
     pub removal_limits: RemovalLimits,
     /// The source does not send the contents of mount points, which are then not removed.
     pub one_file_system: bool,
-    /// Entries that this filter excludes are not removed.
+    /// Entries that this filter excludes are only removed if the limits of removal permit it.
     pub filter: Filter,
     /// The entries that the user requested; any other entry aborts the transfer. `None` accepts
     /// all.
@@ -265,7 +267,12 @@ impl SinkOptions {
 
     /// Returns whether a directory that blocks another object may be removed.
     pub(super) fn may_remove_blockers(&self) -> bool {
-        self.delete && self.filter.is_empty() && !self.protected.inside_destination
+        self.delete && !self.keeps_excluded() && !self.protected.inside_destination
+    }
+
+    /// Returns whether the filter keeps entries from being removed.
+    pub(super) fn keeps_excluded(&self) -> bool {
+        !self.filter.is_empty() && !self.removal_limits.excluded
     }
 
     /// Returns whether this is the destination directory and was created for this transfer.

@@ -158,7 +158,7 @@ impl Removal {
             let name = match directory.join(&component) {
                 Ok(name) => name,
                 // The removal of the directory does not need the names of its entries.
-                Err(_) if options.filter.is_empty() && self.is_extra(directory) => continue,
+                Err(_) if !options.keeps_excluded() && self.is_extra(directory) => continue,
                 Err(error) => {
                     let why = FaultKind::NameTooLong;
                     let fault = Fault::new(why, format!("cannot name a directory entry: {error}"));
@@ -287,7 +287,7 @@ impl Removal {
             self.partials_kept |= is_directory;
             return Decision::Keep;
         }
-        let is_left_out = !options.filter.includes(name, is_directory);
+        let is_left_out = options.keeps_excluded() && !options.filter.includes(name, is_directory);
         let why = if is_left_out {
             None
         } else if listed.is_read || options.protected.contains_source(metadata) {

@@ -34,6 +34,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--shard", |options, _| options.negotiated.shard.is_some()),
     ("--finish", |options, side| options.negotiated.finish && side == Side::Sink),
     ("--remote-plan", |options, _| options.negotiated.remote_plan.is_some()),
+    ("--delete-excluded", |options, side| options.delete && options.deletion.excluded && side == Side::Sink),
 ];
 
 /// A set of negotiated options, one bit each.

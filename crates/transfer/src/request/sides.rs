@@ -231,8 +231,8 @@ impl TransferRequest {
     }
 
     fn removal_limits(&self) -> RemovalLimits {
-        let DeletionLimits { only, max, ignore_errors, .. } = self.options.deletion;
-        RemovalLimits { only, max, ignore_errors }
+        let DeletionLimits { only, max, ignore_errors, excluded, .. } = self.options.deletion;
+        RemovalLimits { only, max, ignore_errors, excluded }
     }
 
     /// Returns the attributes to preserve; `root` is whether the sink runs as root.

@@ -2,7 +2,7 @@
 
 use super::attached_args::AttachedArgs;
 use super::attribute_args::AttributeArgs;
-use super::delete_args::DeleteArgs;
+use super::delete_args::{DeleteArgs, DELETE_OPTIONS};
 use super::filter_args::FilterArgs;
 use super::forwarded_options::ForwardedOptions;
 use super::net_options::NetArgs;
@@ -68,7 +68,7 @@ pub struct CopyArgs {
     ///
     /// Their parent directories are created, too. The contents of a listed directory need
     /// --recursive, even with --archive.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["delete", "delete_before"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = DELETE_OPTIONS)]
     pub files_from: Option<PathBuf>,
     /// Lines of --files-from, --include-from and --exclude-from end with a zero byte
     #[arg(long, short = '0')]

@@ -5,6 +5,9 @@ use crate::options::integer;
 use clap::Args;
 use numaio_transfer::options::DeletionLimits;
 
+/// The options that remove entries, for options that cannot be combined with them.
+pub const DELETE_OPTIONS: [&str; 3] = ["delete", "delete_before", "delete_excluded"];
+
 /// What the destination has and the source does not.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Deletion")]
@@ -19,6 +22,9 @@ pub struct DeleteArgs {
     /// the source
     #[arg(long, aliases = ["delete-during", "del"])]
     pub delete_before: bool,
+    /// Remove also what --exclude leaves out, which --delete alone keeps
+    #[arg(long)]
+    pub delete_excluded: bool,
     /// Remove at most this number of entries
     #[arg(long, value_name = "N", value_parser = integer(0..=u32::MAX))]
     pub max_delete: Option<u32>,
@@ -35,7 +41,7 @@ pub struct DeleteArgs {
 impl DeleteArgs {
     /// Returns whether anything may be removed.
     pub fn deletes(self) -> bool {
-        self.delete || self.delete_before
+        self.delete || self.delete_before || self.delete_excluded
     }
 
     /// Checks what clap cannot express: the other options need `--delete` or `--delete-before`.
@@ -54,13 +60,14 @@ impl DeleteArgs {
 
     /// Returns the limits that both sides receive.
     pub fn limits(self) -> DeletionLimits {
-        let Self { delete_before, max_delete, ignore_errors, allow_empty_source, .. } = self;
+        let Self { delete_before, delete_excluded, max_delete, ignore_errors, allow_empty_source, .. } = self;
         DeletionLimits {
             before: delete_before,
             only: false,
             max: max_delete.map(u64::from),
             ignore_errors,
             allow_empty_source,
+            excluded: delete_excluded,
         }
     }
 }

@@ -33,7 +33,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
         "run the same command again to resume an interrupted run",
     ),
     (&["-T", "--temp-dir="], "temporary files are in the directory of the final file"),
-    (&["--delete-excluded"], "--delete keeps excluded files; remove them manually"),
     (
         &["--info=", "--out-format=", "--log-file-format="],
         "use --verbose for the names of changed files, -i for their attributes, --json for all events",

@@ -1,5 +1,6 @@
 //! Options that select what is copied.
 
+use super::delete_args::DELETE_OPTIONS;
 use clap::Args;
 
 /// Options that select what is copied.
@@ -25,7 +26,7 @@ pub struct SelectionArgs {
     ///
     /// A file that changed meanwhile stays, too. Add --fsync file to keep copies in a power
     /// failure. A daemon does not remove files that it sends.
-    #[arg(long, conflicts_with = "delete")]
+    #[arg(long, conflicts_with_all = DELETE_OPTIONS)]
     pub remove_source_files: bool,
     /// Skip entries that do not exist at the destination, directories included
     #[arg(long, alias = "ignore-non-existing")]

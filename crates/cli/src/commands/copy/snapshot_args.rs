@@ -1,5 +1,6 @@
 //! Options of snapshots and backups.
 
+use super::delete_args::DELETE_OPTIONS;
 use clap::Args;
 use numaio_transfer::negotiated_options::Backup;
 use std::ffi::OsString;
@@ -18,12 +19,12 @@ pub struct SnapshotArgs {
     ///
     /// The old file keeps its name until the new one is complete. Files of which only attributes
     /// change have no backup.
-    #[arg(long, short, conflicts_with_all = ["delete", "inplace"])]
+    #[arg(long, short, conflicts_with_all = DELETE_OPTIONS, conflicts_with = "inplace")]
     backup: bool,
     /// Keep replaced files in a directory, with their names below DST; implies --backup
     ///
     /// DIR is relative to DST, and on the same file system. Its last directory is created.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["delete", "inplace"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = DELETE_OPTIONS, conflicts_with = "inplace")]
     backup_dir: Option<OsString>,
     /// Suffix of the names of backups; default ~, and none with --backup-dir
     #[arg(long, value_name = "SUFFIX", value_parser = suffix)]
