@@ -229,7 +229,7 @@ pub enum TransferError {
     /// The directory of the destination does not exist. The message has the remedy, because hints
     /// are not sent to another host.
     #[error(
-        "{path}: directory '{parent}' does not exist, and only the last one is created; create it with mkdir -p"
+        "{path}: directory '{parent}' does not exist, and only the last one is created; --mkpath creates all"
     )]
     NoParentDirectory {
         /// The destination.

@@ -39,6 +39,8 @@ pub struct NegotiatedOptions {
     pub remote_plan: Option<String>,
     /// Complete what the shards of the same sources copied.
     pub finish: bool,
+    /// Create missing parents of the destination.
+    pub make_parents: bool,
 }
 
 impl NegotiatedOptions {

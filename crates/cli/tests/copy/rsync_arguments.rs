@@ -87,8 +87,8 @@ fn creates_only_the_last_directory_of_the_destination() {
     let home = home();
     let words = ["new/deep/x: directory 'new/deep' does not exist, and only the last one is created"];
     for args in [&["-r", "s"][..], &["s/f"], &["-rn", "s"], &["-n", "s/f"]] {
-        copy(&home, &[args, &["new/deep/x"]].concat()).failed(1, &[words[0], "mkdir -p"]);
-        copy_remote(&home, &[args, &["host:new/deep/x"]].concat()).failed(1, &[words[0], "mkdir -p"]);
+        copy(&home, &[args, &["new/deep/x"]].concat()).failed(1, &[words[0], "--mkpath"]);
+        copy_remote(&home, &[args, &["host:new/deep/x"]].concat()).failed(1, &[words[0], "--mkpath"]);
     }
     assert!(!home.0.join("new").exists());
     // With a trailing slash, too, a file is not a directory.
@@ -99,6 +99,26 @@ fn creates_only_the_last_directory_of_the_destination() {
     copy(&home, &["-rn", "s", "new"]).ok();
     copy(&home, &["-r", "s", "new/"]).ok();
     assert!(home.0.join("new/s/f").exists());
+}
+
+#[test]
+fn creates_the_parents_of_the_destination_on_request() {
+    let home = home();
+    let content = |at: &str| fs::read_to_string(home.0.join(at)).ok();
+    for to in ["new/deep/x", "host:new/deep/x"] {
+        for args in [&["-rn", "s/"][..], &["-n", "s/f"], &["-r", "--existing", "s/"]] {
+            copy_remote(&home, &[args, &["--mkpath", to]].concat()).ok();
+            assert!(!home.0.join("new").exists(), "{args:?}");
+        }
+        for (args, file) in [(&["-r", "s/"][..], "new/deep/x/f"), (&["s/f"], "new/deep/x")] {
+            copy_remote(&home, &[args, &["--mkpath", to]].concat()).ok();
+            assert_eq!(content(file).as_deref(), Some("content"), "{args:?}");
+            fs::remove_dir_all(home.0.join("new")).expect("removed");
+        }
+    }
+    copy(&home, &["-r", "--mkpath", "s", "s/f/x/y"]).failed(1, &["s/f/x: Not a directory"]);
+    symlink("nothing", home.0.join("dangling")).expect("a link");
+    copy(&home, &["-r", "--mkpath", "s", "dangling/x/y"]).failed(1, &["dangling: File exists"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod accounting;
 mod capacity;
 mod client;
 mod daemon;
+mod options;
 mod queue;
 mod serve;
 #[path = "../support/mod.rs"]

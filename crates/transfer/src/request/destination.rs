@@ -98,8 +98,9 @@ impl TransferRequest {
         if one_file && !self.to.ends_with(b"/") {
             let origin = SourcePath::parse(&self.to).filter(|origin| origin.only.is_some());
             let origin = origin.ok_or_else(|| TransferError::NoName { path: path.clone() })?;
+            let has_parent = self.ensure_parent(&path)?;
             let root = Some(path_of(&origin.root));
-            self.check_parent_exists(&path)?;
+            let root = root.filter(|_| has_parent);
             return Ok(Destination { root, alias: origin.only, made: false });
         }
         // With a trailing slash, the kernel would not find a file.
@@ -108,28 +109,49 @@ impl TransferRequest {
         if self.base.exists(&bare) {
             return Err(TransferError::NotADirectory { path: bare });
         }
-        self.check_parent_exists(&path)?;
-        let CopyOptions { dry_run, deletion, negotiated, .. } = &self.options;
-        if *dry_run || deletion.only || negotiated.existing {
+        if !self.ensure_parent(&path)? || self.creates_nothing() {
             return Ok(Destination::default());
         }
         let made = match self.base.make_directory(&path) {
             // Another shard was faster.
-            Err(_) if negotiated.shard.is_some() && self.base.is_directory(&path) => false,
+            Err(_) if self.options.negotiated.shard.is_some() && self.base.is_directory(&path) => false,
             Err(error) => return Err(TransferError::File { path, error }),
             Ok(()) => true,
         };
         Ok(Destination { root: Some(path), alias: None, made })
     }
 
-    /// Fails if the parent directory of a path does not exist.
-    fn check_parent_exists(&self, path: &Path) -> Result<(), TransferError> {
-        let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) else { return Ok(()) };
-        let Err((above, error)) = self.base.roots(&[above]) else { return Ok(()) };
+    /// Whether a missing destination stays missing.
+    fn creates_nothing(&self) -> bool {
+        let CopyOptions { dry_run, deletion, negotiated, .. } = &self.options;
+        *dry_run || deletion.only || negotiated.existing
+    }
+
+    /// Returns whether the parent directory of a path exists; with `--mkpath` it is created, unless
+    /// nothing is.
+    fn ensure_parent(&self, path: &Path) -> Result<bool, TransferError> {
+        let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) else {
+            return Ok(true);
+        };
+        let Err((above, error)) = self.base.roots(&[above]) else { return Ok(true) };
         if error.kind() != ErrorKind::NotFound {
             return Err(TransferError::File { path: above, error });
         }
-        Err(TransferError::NoParentDirectory { path: path.to_owned(), parent: above })
+        if !self.options.negotiated.make_parents {
+            return Err(TransferError::NoParentDirectory { path: path.to_owned(), parent: above });
+        }
+        if self.creates_nothing() {
+            return Ok(false);
+        }
+        let mut missing: Vec<&Path> = above.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
+        while let Some(path) = missing.pop() {
+            match self.base.make_directory(path) {
+                // It exists, or another process was faster.
+                Err(_) if self.base.is_directory(path) => {}
+                made => made.map_err(|error| TransferError::File { path: path.to_owned(), error })?,
+            }
+        }
+        Ok(true)
     }
 
     /// Whether the only source is a single file, or is missing and might be one.

@@ -35,6 +35,7 @@ const OPTIONS: &[(&str, IsUsed)] = &[
     ("--finish", |options, side| options.negotiated.finish && side == Side::Sink),
     ("--remote-plan", |options, _| options.negotiated.remote_plan.is_some()),
     ("--delete-excluded", |options, side| options.delete && options.deletion.excluded && side == Side::Sink),
+    ("--mkpath", |options, side| options.negotiated.make_parents && side == Side::Sink),
 ];
 
 /// A set of negotiated options, one bit each.

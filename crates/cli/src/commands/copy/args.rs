@@ -25,7 +25,7 @@ use std::path::PathBuf;
 /// Copy files NUMA-aware and verified, also to and from other hosts
 ///
 /// As for rsync, SRC/ with a slash means the contents of SRC: -r a to creates to/a, -r a/ to fills
-/// to. The last directory of DST is created if necessary.
+/// to. The last directory of DST is created if necessary, its parents with --mkpath.
 ///
 /// Either side may be HOST:PATH or USER@HOST:PATH, reached by ssh; the host needs numaio, too (or
 /// see --bootstrap). Or it is numaio://HOST/ROOT/PATH, where numaio serve runs. A colon before the
@@ -113,6 +113,9 @@ pub struct CopyArgs {
     /// do not count.
     #[arg(long, value_name = "N", value_parser = integer(1..=u32::MAX))]
     pub max_errors: Option<u32>,
+    /// Create missing parent directories of DST, as mkdir -p does
+    #[arg(long)]
+    pub mkpath: bool,
     /// Overwrite files in place, without a temporary name; they are truncated first
     ///
     /// A file with several hard links still gets a temporary name, to keep its other links

@@ -181,6 +181,7 @@ impl CopyArgs {
             ignore_existing: self.selection.ignore_existing,
             shard: self.shards.shard()?,
             finish: self.shards.finish,
+            make_parents: self.mkpath,
             remote_plan: self.transfer.remote_plan.as_deref().map(input::read_text).transpose()?,
         })
     }

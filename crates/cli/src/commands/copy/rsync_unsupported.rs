@@ -37,7 +37,6 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
         &["--info=", "--out-format=", "--log-file-format="],
         "use --verbose for the names of changed files, -i for their attributes, --json for all events",
     ),
-    (&["--mkpath"], "the last directory of DST is created; create its parents with mkdir -p"),
     (&["--size-only"], "use --checksum to compare files of the same size by content"),
     (
         &[
