@@ -1,6 +1,7 @@
 //! `numaio serve` and its sessions, as a client uses them.
 
 mod accounting;
+mod anonymous;
 mod capacity;
 mod client;
 mod daemon;

@@ -99,6 +99,8 @@ struct NewTransfer {
     what: String,
     /// Maximum number of transfers of the user at once.
     user_limit: usize,
+    /// The same with those that wait.
+    connection_limit: usize,
     priority: i8,
     /// Devices by index, each with the direction; storage first.
     devices: Vec<(usize, TransferDirection)>,
@@ -193,6 +195,7 @@ impl CapacityQueue {
             user: request.user.clone(),
             what: request.root.clone(),
             user_limit: user.sessions,
+            connection_limit: user.connections,
             priority: user.priority,
             devices: devices.into_iter().chain(self.network_devices(network)).collect(),
             can_wait: true,
@@ -255,7 +258,18 @@ impl CapacityQueue {
         let (rate_limit, order) = (transfer.rate_limit, self.order(transfer.peer.as_deref()));
         let can_wait = !transfer.is_far_side;
         let user_limit = if can_wait { user_limit } else { usize::MAX };
-        self.enter(NewTransfer { user, what, user_limit, priority, devices, can_wait, rate_limit, order })
+        let connection_limit = usize::MAX;
+        self.enter(NewTransfer {
+            user,
+            what,
+            user_limit,
+            connection_limit,
+            priority,
+            devices,
+            can_wait,
+            rate_limit,
+            order,
+        })
     }
 
     fn devices_where(
@@ -303,6 +317,9 @@ impl CapacityQueue {
         let mut state = self.state();
         if state.is_closed {
             return Err(SHUTTING_DOWN.to_owned());
+        }
+        if state.entries.values().filter(|entry| entry.user == new.user).count() >= new.connection_limit {
+            return Err(format!("{} clients have all their {} connections", new.user, new.connection_limit));
         }
         state.next += 1;
         let id = TaskId(state.next);

@@ -26,6 +26,9 @@ pub struct DaemonHello {
     /// Whether the client understands [`DaemonGreeting::Queued`]; an older one does not.
     #[serde(default)]
     pub can_wait: bool,
+    /// Whether the client has no key of its own, and made one for this connection.
+    #[serde(default, rename = "no_key", skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_key: bool,
     /// What the client's host lends; `None` from an older client, which understands no messages
     /// about capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,10 +59,15 @@ pub enum CapacityExchange {
 
 impl DaemonHello {
     /// A hello for a root; `daemon` is the daemon's side.
-    pub fn new(user: Option<String>, root: &str, daemon: Side, capacity: HelloCapacity) -> Self {
+    pub fn new(
+        (user, has_no_key): (Option<String>, bool),
+        root: &str,
+        daemon: Side,
+        capacity: HelloCapacity,
+    ) -> Self {
         let takes_files = daemon == Side::Source;
         let (root, capacity) = (root.to_owned(), Some(capacity));
-        Self { numaio_copy: VERSION, user, root, takes_files, can_wait: true, capacity }
+        Self { numaio_copy: VERSION, user, root, takes_files, can_wait: true, has_no_key, capacity }
     }
 
     /// Returns the daemon's side of the transfer.

@@ -2,7 +2,7 @@
 //! requested root, confines itself to it, and then runs one side of the transfer like `numaio peer`
 //! does.
 
-use super::config::{Config, Root, User};
+use super::config::{Config, Root, User, ANONYMOUS};
 use super::error::DaemonError;
 use super::hello::{CapacityExchange, DaemonGreeting, DaemonHello, MAX_LINE_BYTES};
 use super::log::Log;
@@ -101,7 +101,7 @@ pub fn run(log: &Log, placer: &dyn Placer) -> Result<bool, DaemonError> {
 /// What a session knows of its client.
 #[derive(Default)]
 struct ClientIdentity {
-    /// Set once the client has authenticated.
+    /// Set once the client has authenticated, or has requested a root that is open to anyone.
     user: Option<IdentifiedUser>,
 }
 
@@ -122,9 +122,13 @@ impl ClientIdentity {
 
     /// Sets the request of the user's hello.
     fn set_request(&mut self, config: &Config, hello: &str) {
-        let (Some(user), Ok(hello)) = (&mut self.user, serde_json::from_str::<DaemonHello>(hello)) else {
-            return;
-        };
+        let Ok(hello) = serde_json::from_str::<DaemonHello>(hello) else { return };
+        if self.user.is_none() && hello.user.is_none() {
+            let anonymous = config.anonymous(&hello.root, hello.side());
+            let user = anonymous.map(|(user, _)| user.to_owned());
+            self.user = user.map(|user| IdentifiedUser { user, root: String::new(), direction: None });
+        }
+        let Some(user) = &mut self.user else { return };
         user.direction = Some(direction_of(hello.side()));
         if config.roots.contains_key(&hello.root) {
             user.root = hello.root;
@@ -315,7 +319,8 @@ fn enter_root<'c>(
         root: admitted.root.to_owned(),
         direction: direction_of(admitted.side),
         can_wait: hello.can_wait,
-        capacity: hello.capacity,
+        // A client without a key learns nothing about devices.
+        capacity: hello.capacity.filter(|_| admitted.user != ANONYMOUS),
     };
     let (capacity, exchange) = wait_for_admission(daemon, request, channel)?;
     let root = &config.roots[admitted.root];
@@ -346,6 +351,7 @@ fn wait_for_admission(
     channel: &mut ControlChannel,
 ) -> Result<(CapacityLink, CapacityExchange), Denial> {
     let broken = |error: io::Error| Denial::Busy(format!("cannot serve: {error}"));
+    let is_anonymous = request.user == ANONYMOUS;
     send(ipc, &SessionReport::Admission(request)).map_err(broken)?;
     loop {
         match receive(ipc, MAX_LINE_BYTES, Some(DAEMON_REPLY_TIMEOUT)).map_err(broken)? {
@@ -354,7 +360,10 @@ fn wait_for_admission(
                 let link = CapacityLink::start(LineReader::new(changes), Some(lent)).map_err(broken)?;
                 return Ok((link, exchange));
             }
-            Some(AdmissionReply::Queued(lent)) => {
+            Some(AdmissionReply::Queued(mut lent)) => {
+                if is_anonymous {
+                    lent.why = "others are served first".to_owned();
+                }
                 let greeting = json_line(&DaemonGreeting::queued(&lent)).map_err(broken)?;
                 // Fails if the client has disconnected, which frees its place in the queue.
                 channel.write_line(greeting.trim_end()).map_err(broken)?;
@@ -372,10 +381,13 @@ pub fn admit<'c>(
     key: PublicKey,
     hello: &str,
 ) -> Result<(AdmittedUser<'c>, DaemonHello), String> {
-    let (user, limits) =
-        config.user(key).ok_or_else(|| format!("no user here has the key {key} (numaio keygen --public)"))?;
     let hello: DaemonHello =
         serde_json::from_str(hello).map_err(|_| "expected the hello of numaio copy".to_owned())?;
+    let anonymous = || config.anonymous(&hello.root, hello.side()).filter(|_| hello.user.is_none());
+    let (user, limits) = config.user(key).or_else(anonymous).ok_or_else(|| match hello.has_no_key {
+        true => "clients without a key have no access here (numaio keygen generates a key)".to_owned(),
+        false => format!("no user here has the key {key} (numaio keygen --public)"),
+    })?;
     if let Some(other) = hello.user.as_deref().filter(|other| *other != user) {
         return Err(format!("the key belongs to {user}, not to {other}"));
     }

@@ -44,7 +44,7 @@ pub fn connect_session(
     others: &[SocketAddr],
     side: Side,
 ) -> Result<Result<PeerProcess, TransferError>, TransferError> {
-    let own = keys::read(&keys::path(net.key.as_deref())?)?.keys().map_err(TransferError::Io)?;
+    let (own, has_no_key) = own_keys(net.key.as_deref(), side)?;
     let mut trusted = TrustedKeys::read(address, net.trust)?;
     let target = ConnectTarget {
         address: address.clone(),
@@ -65,7 +65,7 @@ pub fn connect_session(
             reporter.notice(Notice::KeyNotRemembered { host_port, why: error.to_string() });
         }
     }
-    let hello = DaemonHello::new(address.user.clone(), &address.root, side, capacity);
+    let hello = DaemonHello::new((address.user.clone(), has_no_key), &address.root, side, capacity);
     if let Err(error) = channel.write_line(json_line(&hello).map_err(TransferError::Io)?.trim_end()) {
         return Ok(Err(unreachable(&trusted.host_port, error)));
     }
@@ -82,6 +82,19 @@ pub fn connect_session(
     };
     let via = PeerConnection::Daemon { host_port: trusted.host_port, data, carrier };
     Ok(Ok(PeerProcess::new(ends.to, ends.from, via)))
+}
+
+/// Returns the keys of the user, and whether they were made for this connection: a user without a
+/// key may read roots that are open to anyone.
+fn own_keys(named: Option<&Path>, daemon: Side) -> Result<(KeyPair, bool), TransferError> {
+    match keys::path(named).and_then(|path| keys::read(&path)) {
+        Err(TransferError::KeyNotFound { .. } | TransferError::NoKeyDirectory)
+            if named.is_none() && daemon == Side::Source =>
+        {
+            Ok((KeyPair::generate().map_err(TransferError::Io)?, true))
+        }
+        key => Ok((key?.keys().map_err(TransferError::Io)?, false)),
+    }
 }
 
 /// Opens the control channel to a daemon, and starts the data connections. Waits up to `patience`

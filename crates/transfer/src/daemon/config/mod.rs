@@ -29,6 +29,8 @@ use table_reader::{ConfigText, TableReader};
 
 /// Stands for every configured user.
 const ALL_USERS: &str = "*";
+/// Name of all clients without a known key. They may read the roots that are open to anyone.
+pub const ANONYMOUS: &str = "anonymous";
 /// Maximum number of data connections to the sink; one more carries the sink's messages.
 const MAX_STREAMS: u32 = MAX_CONNECTIONS as u32 - 1;
 /// Class of a user without one.
@@ -112,6 +114,8 @@ pub struct Root {
     pub path: Located<PathBuf>,
     read: Vec<String>,
     write: Vec<String>,
+    /// Whether clients without a known key may read it.
+    is_anonymous: bool,
 }
 
 /// A user with keys and limits.
@@ -123,6 +127,8 @@ pub struct User {
     pub keys: Vec<PublicKey>,
     /// Sessions that transfer at the same time.
     pub sessions: usize,
+    /// Sessions that transfer or wait at the same time.
+    pub connections: usize,
     /// Waiting sessions of users with a higher priority start first.
     pub priority: i8,
     /// Data connections of a session from the source to the sink.
@@ -165,12 +171,24 @@ impl Config {
         };
         let records = RecordOptions::read(&mut fields, absolute);
         let limits = Limits::read(fields.table("limits"));
-        let users = users(&mut fields);
+        let mut users = users(&mut fields, &limits);
         let roots: BTreeMap<_, _> = fields
             .tables("root")
             .into_iter()
             .map(|(name, fields)| Root::read(name, fields, &users))
             .collect();
+        match (users.contains_key(ANONYMOUS), roots.values().any(|root| root.is_anonymous)) {
+            (_, true) if limits.connections < 2 => fields.error_at(
+                fields.line_of("limits").unwrap_or(fields.line()),
+                "limits: connections: expected at least 2 beside a root with anonymous = true",
+            ),
+            (false, true) => drop(users.insert(ANONYMOUS.to_owned(), User::anonymous(&limits))),
+            (true, false) => fields.error_at(
+                fields.line(),
+                "user.anonymous: no root has anonymous = true; another user needs another name",
+            ),
+            _ => {}
+        }
         if roots.is_empty() && !fields.has("root") {
             fields.error_at(fields.line(), "no root is configured: add [root.NAME] with a path");
         }
@@ -221,6 +239,13 @@ impl Config {
         self.users.get(user).map_or(DEFAULT_CLASS, |user| &user.class)
     }
 
+    /// Returns the user that stands for clients without a known key, if such a client may access a
+    /// root in this way.
+    pub fn anonymous(&self, root: &str, side: Side) -> Option<(&str, &User)> {
+        self.roots.get(root).filter(|root| root.allows(ANONYMOUS, side))?;
+        self.users.get_key_value(ANONYMOUS).map(|(name, user)| (name.as_str(), user))
+    }
+
     /// Returns the user with a key.
     pub fn user(&self, key: PublicKey) -> Option<(&str, &User)> {
         let found = self.users.iter().find(|(_, user)| user.keys.contains(&key));
@@ -259,28 +284,39 @@ impl Root {
         let mut names = |field| -> Vec<String> {
             let names = fields.texts(field);
             for Located { value, line } in &names {
-                if *value != ALL_USERS && !users.contains_key(*value) {
+                if *value == ANONYMOUS {
+                    fields.error_at(
+                        *line,
+                        &format!("{field}: write anonymous = true for clients without a key"),
+                    );
+                } else if *value != ALL_USERS && !users.contains_key(*value) {
                     fields.error_at(*line, &format!("{field}: [user.{value}] is missing"));
                 }
             }
             names.into_iter().map(|name| name.value.to_owned()).collect()
         };
         let (read, write) = (names("read"), names("write"));
-        if read.is_empty() && write.is_empty() {
+        let is_anonymous = fields.flag("anonymous");
+        if read.is_empty() && write.is_empty() && !is_anonymous {
             fields.error_at(
                 fields.line(),
                 "no user may access it: list users in read, write or both; \"*\" means all users",
             );
         }
+        if is_anonymous && !write.is_empty() {
+            let line = fields.line_of("anonymous").unwrap_or(fields.line());
+            let text = "anonymous: anyone could read what users write here: remove write, or use two roots";
+            fields.error_at(line, text);
+        }
         fields.end();
-        (name.to_owned(), Self { path, read, write })
+        (name.to_owned(), Self { path, read, write, is_anonymous })
     }
 
     /// Checks that the daemon has the rights that users may exercise in the root.
     fn look(&self) -> Result<(), String> {
         let base = Base::below(&self.path.value).map_err(|error| error.to_string())?;
         let may = |rights| base.directory().map_or(Ok(()), |directory| directory.check_access(rights));
-        if !self.read.is_empty() {
+        if !self.read.is_empty() || self.is_anonymous {
             may(Rights::Read).map_err(|error| format!("cannot read it: {error}"))?;
         }
         if self.is_written() {
@@ -297,6 +333,9 @@ impl Root {
     /// Whether a user may read files (the daemon is the source) or write files (it is the sink).
     pub fn allows(&self, user: &str, side: Side) -> bool {
         let list = match side {
+            Side::Source if self.is_anonymous => return true,
+            // All users are those with a key.
+            _ if user == ANONYMOUS => return false,
             Side::Source => &self.read,
             Side::Sink => &self.write,
         };
@@ -304,14 +343,52 @@ impl Root {
     }
 }
 
-fn users(fields: &mut TableReader<'_, '_>) -> BTreeMap<String, User> {
+impl User {
+    /// The limits of anonymous clients without a table. Named users start first, and have other
+    /// connections.
+    fn anonymous(limits: &Limits) -> Self {
+        Self {
+            class: ANONYMOUS.to_owned(),
+            keys: Vec::new(),
+            sessions: 4,
+            connections: (limits.connections / 4).max(1),
+            priority: 0,
+            streams: 8,
+            bytes_per_second: None,
+        }
+    }
+}
+
+/// Reads how many sessions of a user may transfer or wait; anonymous clients leave room for others.
+fn user_connections(is_anonymous: bool, fields: &mut TableReader<'_, '_>, limits: &Limits) -> usize {
+    if !is_anonymous {
+        return usize::MAX;
+    }
+    let default = User::anonymous(limits).connections;
+    let connections = fields.number("connections", 1..=4096, default as u32) as usize;
+    if connections >= limits.connections {
+        let line = fields.line_of("connections").unwrap_or(fields.line());
+        let text = format!("connections: expected less than limits.connections, {}", limits.connections);
+        fields.error_at(line, &text);
+    }
+    connections
+}
+
+fn users(fields: &mut TableReader<'_, '_>, limits: &Limits) -> BTreeMap<String, User> {
     let mut users = BTreeMap::new();
     let mut owners: BTreeMap<PublicKey, &str> = BTreeMap::new();
     for (name, mut fields) in fields.tables("user") {
         is_name(name, &fields);
-        let mut keys = Vec::new();
+        let is_anonymous = name == ANONYMOUS;
+        let (mut keys, default_priority) = (Vec::new(), if is_anonymous { 0 } else { 5 });
         let texts = fields.texts("keys");
-        if texts.is_empty() {
+        if is_anonymous && !texts.is_empty() {
+            fields.error_at(
+                fields.line(),
+                "keys: anonymous clients have no keys; this name is reserved for them",
+            );
+        }
+        if texts.is_empty() && !is_anonymous {
             fields.error_at(fields.line(), "keys is missing: the public keys that numaio keygen printed");
         }
         for Located { value, line } in texts {
@@ -334,10 +411,14 @@ fn users(fields: &mut TableReader<'_, '_>) -> BTreeMap<String, User> {
             false => Err(NAME_RULE.to_owned()),
         });
         let user = User {
-            class: class.map_or_else(|| DEFAULT_CLASS.to_owned(), |class| class.value),
+            class: class.map_or_else(
+                || if is_anonymous { ANONYMOUS } else { DEFAULT_CLASS }.to_owned(),
+                |class| class.value,
+            ),
             keys,
             sessions: fields.number("sessions", 1..=4096, 4) as usize,
-            priority: fields.number("priority", 0..=9, 5) as i8,
+            connections: user_connections(is_anonymous, &mut fields, limits),
+            priority: fields.number("priority", 0..=9, default_priority) as i8,
             streams: fields.number("streams", 1..=MAX_STREAMS, 8) as u16,
             bytes_per_second: size.map(|size| size.value),
         };

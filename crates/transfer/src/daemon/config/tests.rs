@@ -34,6 +34,39 @@ fn defaults_match_the_documentation() {
 }
 
 #[test]
+fn anonymous_clients_only_read_their_roots() {
+    let roots = "[root.r]\npath = \"/r\"\nread = \"*\"\nwrite = \"*\"\n[root.open]\npath = \"/o\"\nanonymous = true\n";
+    let config = |more: &str| format!("key = \"/k\"\n{roots}[user.u]\nkeys = \"{KEY}\"\n{more}");
+    let parsed = Config::parse(&config("")).expect("a valid file");
+    let may = |root, side| parsed.anonymous(root, side).map(|(user, _)| user);
+    assert_eq!(may("open", Side::Source), Some("anonymous"));
+    for (root, side) in [("open", Side::Sink), ("r", Side::Source), ("r", Side::Sink), ("x", Side::Source)] {
+        assert_eq!(may(root, side), None, "{root}");
+    }
+    assert!(parsed.roots["open"].allows("u", Side::Source) && !parsed.roots["open"].allows("u", Side::Sink));
+    let user = &parsed.users["anonymous"];
+    assert_eq!((user.connections, user.sessions, user.priority, user.streams), (16, 4, 0, 8));
+    assert_eq!((&user.class[..], parsed.users["u"].connections), ("anonymous", usize::MAX));
+    let limited = Config::parse(&config("[user.anonymous]\nconnections = 3\nsessions = 2\n"));
+    let user = &limited.expect("a valid file").users["anonymous"];
+    assert_eq!((user.connections, user.sessions, user.priority), (3, 2, 0));
+    let rejected = errors(&config("[user.anonymous]\nconnections = 64\nkeys = \"OTHER\"\n"));
+    assert!(rejected[0].contains("anonymous clients have no keys"), "{rejected:?}");
+    assert!(rejected[1].contains("connections: expected less than limits.connections, 64"), "{rejected:?}");
+    let narrow = errors(&config("[limits]\nconnections = 1\n"));
+    assert!(narrow[0].contains("expected at least 2 beside"), "{narrow:?}");
+    let open = "[root.o]\npath = \"/o\"\n";
+    for (fields, why) in [
+        ("anonymous = true\nwrite = \"*\"\n", "anyone could read what users write here"),
+        ("read = \"anonymous\"\n", "write anonymous = true"),
+        ("read = \"*\"\n[user.anonymous]\nsessions = 1\n", "no root has anonymous = true"),
+    ] {
+        let found = errors(&format!("key = \"/k\"\n{open}{fields}"));
+        assert!(found.iter().any(|error| error.contains(why)), "{found:?}");
+    }
+}
+
+#[test]
 fn rejects_empty_duplicate_and_overlapping_addresses() {
     let errors = |listen: &str| {
         let text = format!("listen = {listen}\nkey = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n");
