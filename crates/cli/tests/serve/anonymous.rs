@@ -1,8 +1,8 @@
 //! Clients without a key.
 
-use crate::client::{content, User, HEAD, OPEN};
+use crate::client::{User, HEAD, OPEN};
 use crate::daemon::Daemon;
-use crate::support::{kill, until, CommandOutput, Home, Limited};
+use crate::support::{content, kill, until, CommandOutput, Home, Limited};
 use std::fs;
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ fn open_daemon(more: &str) -> (Daemon, User) {
     let root = "[root.open]\npath = \"FOLDER/outside\"\nanonymous = true\n";
     let daemon = Daemon::start(&format!("{HEAD}{OPEN}{root}{more}{}", user.known_as("alice")));
     user.trust(&daemon);
-    fs::write(daemon.home.0.join("outside/file"), content(1 << 20)).expect("a file");
+    fs::write(daemon.home.0.join("outside/file"), content(1 << 20, 1)).expect("a file");
     (daemon, user)
 }
 
@@ -30,7 +30,7 @@ fn clients_without_a_known_key_read_open_roots_and_nothing_else() {
     with_unknown_key.trust(&daemon);
     for home in [&home, &with_unknown_key.home] {
         copy(&daemon, home, &url("open"), "got").ok();
-        assert!(fs::read(home.0.join("got/file")).expect("a file") == content(1 << 20));
+        assert!(fs::read(home.0.join("got/file")).expect("a file") == content(1 << 20, 1));
         assert!(!home.run(&["copy", "-r", &url("open/../data"), "no"]).err.is_empty());
     }
     daemon.wait_for_log("anonymous reads open: done; files=1");

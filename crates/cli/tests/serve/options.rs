@@ -1,6 +1,7 @@
 //! Options of copies to and from a daemon.
 
-use crate::client::{content, open};
+use crate::client::open;
+use crate::support::content;
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -9,7 +10,7 @@ fn creates_parents_below_the_root_only() {
     let (daemon, user) = open("");
     let copy = |to: &str| user.copy(&["-r", "--mkpath", "src/", &daemon.url(to)]);
     copy("data/new/deep/x").ok();
-    assert_eq!(fs::read(daemon.home.0.join("data/new/deep/x/small")).ok(), Some(content(99)));
+    assert_eq!(fs::read(daemon.home.0.join("data/new/deep/x/small")).ok(), Some(content(99, 1)));
     symlink(daemon.home.0.join("outside"), daemon.home.0.join("data/out")).expect("a link");
     copy("data/out/new/x").failed(1, &[]);
     copy("data/../outside/new/x").failed(1, &[]);
