@@ -3,7 +3,7 @@
 use crate::packets::stream_of;
 use numaio_mover::port::{Event, Port, BLOCK, MAX_FRAME_BYTES};
 use numaio_mover_linux::files::Roots;
-use numaio_mover_linux::port::net::{DataStream, StreamDirection};
+use numaio_mover_linux::port::net::DataStream;
 use numaio_mover_linux::port::{FilePort, LinkError, Pool, Setting, StreamSet, WorkerGroup};
 use std::io::{self, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -56,10 +56,6 @@ impl DataStream for ReceivedStream {
 
     fn socket(&self) -> &TcpStream {
         &self.socket
-    }
-
-    fn into_one_way(self: Box<Self>, _: StreamDirection) -> io::Result<Box<dyn DataStream>> {
-        Ok(self)
     }
 }
 

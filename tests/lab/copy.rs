@@ -1,4 +1,4 @@
-//! `numaio copy` on an emulated machine: the placement of its threads and pages, and kernel TLS.
+//! `numaio copy` on an emulated machine: the placement of its threads and pages.
 
 use numaio_lab::{Folder, Lab};
 use std::fs;
@@ -159,79 +159,6 @@ fn threads_of_data_streams_run_on_the_node_of_the_network_card() {
         let placed = serde_json::json!({"by": network_by.unwrap_or("the kernel"), "cpus": cpus});
         assert_eq!((&event["by"], &event["network"]), (&by.into(), &placed), "{name}: {event}");
     }
-}
-
-/// Copies over three data streams with kernel TLS, and records the kernel's TLS counters after
-/// each.
-///
-/// The copies go to a daemon, from it, through ssh, and to a daemon which alone uses kernel TLS.
-const KERNEL_TLS: &str = r#"
-ip link set lo up
-mkdir -p /tmp/from/deep /tmp/in; cd /tmp
-dd if=/dev/urandom of=from/large bs=1M count=5 2>/dev/null
-for file in $(seq 60); do echo $file >from/deep/$file; done
-numaio keygen key >daemon_key; numaio keygen >client_key
-cat >serve.toml <<END
-listen = "127.0.0.1:6862"
-key = "/tmp/key"
-as_root = true
-kernel_tls = true
-[root.in]
-path = "/tmp/in"
-read = "me"
-write = "me"
-[user.me]
-keys = "$(cat client_key)"
-END
-numaio serve --config serve.toml & daemon=$!
-while ! grep -q ':1ACE ' /proc/net/tcp; do sleep 0.2; done
-cat >ssh <<'END'
-#!/bin/sh
-[ "$1" = -G ] && { echo hostname 127.0.0.1; exit; }
-while [ "$1" != -- ]; do shift; done
-shift 2
-exec sh -c "$*"
-END
-chmod +x ssh; export NUMAIO_SSH=/tmp/ssh
-copy() {
-    name=$1; shift
-    numaio copy -a --no-job --streams 3 "$@" 2>/out/$name.err || exit 1
-    cat /proc/net/tls_stat >/out/$name
-}
-cat /proc/net/tls_stat >/out/before
-copy to --data-security ktls --trust "$(cat daemon_key)" from/ numaio://127.0.0.1/in/dest
-copy back --data-security ktls numaio://127.0.0.1/in/dest/ back
-copy ssh --data-security ktls --data-port 4000 from/ remote:/tmp/remote
-copy daemon from/ numaio://127.0.0.1/in/second
-kill $daemon; wait $daemon
-diff -r from back && diff -r from remote && diff -r from in/second
-"#;
-
-#[test]
-fn kernel_tls_is_used_on_request() {
-    let Some(lab) = Lab::open("kernel_tls_is_used_on_request") else { return };
-    let folder = Folder::new("copy-tls");
-    let modules = ["tls", "gcm", "ctr", "ghash_generic"];
-    let output = lab.run_with_modules(&modules, "one-node", &folder.0, &["sh", "-c", KERNEL_TLS]);
-    let text = |name: &str| fs::read_to_string(folder.0.join(name)).unwrap_or_default();
-    let stderr = ["to", "back", "ssh", "daemon"].map(|name| text(&format!("{name}.err")));
-    assert!(output.status.success(), "{} {stderr:?}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(stderr, ["", "", "", ""]);
-    let count = |name: &str, kind: &str| -> u64 {
-        let text = text(name);
-        let count = text.lines().find_map(|line| line.strip_prefix(kind)).expect("a count");
-        count.trim().parse().expect("a number")
-    };
-    let names = ["before", "to", "back", "ssh", "daemon"];
-    let increases = |kind| {
-        let increase = |pair: &[&str]| count(pair[1], kind) - count(pair[0], kind);
-        names.windows(2).map(increase).collect::<Vec<u64>>()
-    };
-    // Four connections, each with a sender and a receiver, and one probe of the kernel per process.
-    // In the last copy only the daemon uses kernel TLS: it sends on one connection and reads from
-    // three.
-    assert_eq!((increases("TlsTxSw"), increases("TlsRxSw")), (vec![6, 6, 6, 2], vec![6, 6, 6, 4]));
-    assert_eq!(count("daemon", "TlsDecryptError"), 0);
 }
 
 /// Copies slowly from two disks at the same time, with a daemon that lends the capacity of both,

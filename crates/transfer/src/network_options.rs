@@ -98,15 +98,12 @@ pub fn with_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
 pub enum DataSecurity {
     /// Encrypted.
     Tls,
-    /// Encrypted by the kernel where possible.
-    KernelTls,
     /// Only the peer is authenticated.
     None,
 }
 
 impl Choice for DataSecurity {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("tls", Self::Tls), ("ktls", Self::KernelTls), ("none", Self::None)];
+    const ALL: &'static [(&'static str, Self)] = &[("tls", Self::Tls), ("none", Self::None)];
 }
 
 #[cfg(test)]

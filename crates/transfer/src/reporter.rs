@@ -98,11 +98,6 @@ pub enum Notice {
         /// Name of the host.
         host: String,
     },
-    /// Kernel TLS was requested, and is missing.
-    NoKernelTls {
-        /// Name of the host; `None` for this one.
-        host: Option<String>,
-    },
     /// An address of the other host has no data connection.
     UnusedAddress {
         /// The address.
@@ -152,21 +147,18 @@ impl fmt::Display for Notice {
             }
             Self::PeerLent(lent) => {
                 write!(f, "the daemon: {}", lent.state)?;
-                lent.position.map_or(Ok(()), |position| write!(f, ", position {position} in its queue: {}", lent.why))
+                lent.position
+                    .map_or(Ok(()), |position| write!(f, ", position {position} in its queue: {}", lent.why))
             }
             Self::Lent(LentCapacity { state, why, position, .. }) => {
                 write!(f, "{state}")?;
-                position.map_or(Ok(()), |position| write!(f, " in the queue of this host's daemon, position {position}: {why}"))
+                position.map_or(Ok(()), |position| {
+                    write!(f, " in the queue of this host's daemon, position {position}: {why}")
+                })
             }
             Self::NoCapacity { why } => write!(f, "continuing without this host's daemon: {why}"),
             Self::Uncompressed { host } => {
                 write!(f, "the numaio on {host} is older and cannot unpack data: sending it uncompressed")
-            }
-            Self::NoKernelTls { host: None } => f.write_str(
-                "no kernel TLS here, because the module tls is not loaded: numaio encrypts and decrypts itself",
-            ),
-            Self::NoKernelTls { host: Some(host) } => {
-                write!(f, "no kernel TLS on {host}: numaio encrypts and decrypts itself there")
             }
             Self::UnusedAddress { address } => {
                 write!(f, "no data connection to {address}: other addresses are used instead")

@@ -202,7 +202,7 @@ fn rejects_a_man_in_the_middle() {
     let key = |keys: &KeyPair| keys.public().to_vec();
     let (own, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
     // The impostor does not know the key of the connecting side, and accepts any.
-    let credentials = Credentials::Tls { peer: key(&other), own, by_kernel: false };
+    let credentials = Credentials::Tls { peer: key(&other), own };
     let listener = DataListener::bind(credentials, None, 5).expect("a door");
     route_through(&home, listener.port().expect("a port").expect("a TCP port"));
     let output = copy(&home, &["--data-port", "20000-65535", "src/", "host:there"]);

@@ -15,7 +15,7 @@
 
 use super::backpressure::Backpressure;
 use super::link_activity::{LinkActivity, ObservedReader};
-use super::net::{limit_unsent, min_round_trip, DataStream, StreamDirection, UnpacedPhase};
+use super::net::{limit_unsent, min_round_trip, DataStream, UnpacedPhase};
 use super::packet::{read_exact_or, read_packet, write_packet, LinkError};
 use super::pinning::pin_thread;
 use super::pool::{Pool, Slab};
@@ -160,15 +160,13 @@ impl StreamSetLink {
         if !is_short {
             to.iter().try_for_each(|stream| limit_unsent(stream.socket()))?;
         }
-        for (index, stream) in to.into_iter().enumerate() {
+        for (index, mut stream) in to.into_iter().enumerate() {
             let (shared, queue, progress) = (link.shared.clone(), queue.clone(), progress.clone());
             let (mut unused, mask) = (std::mem::take(&mut unused), placements.next());
             let activity = activity.clone();
             Builder::new().name(format!("data out {index}")).spawn(move || {
                 pin_thread(mask.as_ref());
-                let written = stream.into_one_way(StreamDirection::Outgoing).and_then(|mut stream| {
-                    write_stream(&mut *stream, is_short, &queue, (&shared, &progress, &activity))
-                });
+                let written = write_stream(&mut *stream, is_short, &queue, (&shared, &progress, &activity));
                 let closed = written.and_then(|()| unused.iter_mut().try_for_each(|stream| stream.close()));
                 if let Err(error) = closed {
                     shared.end(&write_error_text(&error));
@@ -176,16 +174,13 @@ impl StreamSetLink {
                 drop(progress);
             })?;
         }
-        for (index, stream) in from.into_iter().enumerate() {
+        for (index, mut stream) in from.into_iter().enumerate() {
             let (shared, pool, mask) = (link.shared.clone(), pool.clone(), placements.next());
             let activity = activity.clone();
             Builder::new().name(format!("data in {index}")).spawn(move || {
                 pin_thread(mask.as_ref());
-                let stream = stream.into_one_way(StreamDirection::Incoming).map_err(LinkError::from_io);
-                let read = stream.and_then(|mut stream| {
-                    read_stream(&mut ObservedReader::new(&mut *stream, &activity, index), &pool, &shared)
-                });
-                if let Err(error) = read {
+                let mut reader = ObservedReader::new(&mut *stream, &activity, index);
+                if let Err(error) = read_stream(&mut reader, &pool, &shared) {
                     shared.end(&error.to_string());
                 }
             })?;

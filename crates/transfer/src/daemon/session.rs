@@ -24,7 +24,7 @@ use numaio_mover::wire::Side;
 use numaio_mover_linux::confine::{confine, ConfinementStatus};
 use numaio_mover_linux::files::{Base, Rights};
 use numaio_mover_linux::port::net::control::{accept, ControlChannel};
-use numaio_mover_linux::port::net::{has_kernel_tls, receive_socket, PublicKey};
+use numaio_mover_linux::port::net::{receive_socket, PublicKey};
 use numaio_schema::{TransferCounts, TransferDirection, TransferResult};
 use std::cell::RefCell;
 use std::io;
@@ -205,8 +205,6 @@ fn serve(
     let roots = open_roots(config, config.limits.opening / 2, open_root, unresponsive);
     let rules: Vec<_> =
         roots.iter().filter_map(|(root, rights)| Some((root.directory()?, *rights))).collect();
-    // A confined process cannot detect this.
-    let kernel_tls = config.kernel_tls && has_kernel_tls();
     confine(&rules)?;
     // The daemon enforces the time limit; this one applies only if the daemon has exited.
     let limit = 2 * config.limits.opening;
@@ -239,7 +237,7 @@ fn serve(
     let process = std::process::id();
     log.info(&format!("{caller}: {user} {does} {root} (process {process}{without})"));
     let daemon = daemon.ipc.try_clone()?;
-    let data_path = DataPath { keys: own, kernel_tls, daemon, request_connections };
+    let data_path = DataPath { keys: own, daemon, request_connections };
     let (ends, carrier) = channel.into_streams()?;
     let served = serve_transfer(ends, Some(&grants), Some(&data_path), placer);
     drop(carrier);

@@ -3,8 +3,8 @@
 
 use crate::network_options::{with_port, DataSecurity};
 use numaio_mover_linux::port::net::{
-    connect as net_connect, has_kernel_tls, Credentials, DataListener, DataStream, KeyPair, NetError,
-    OutgoingConnections, Secret, Ticket, MAX_STREAMS,
+    connect as net_connect, Credentials, DataListener, DataStream, KeyPair, NetError, OutgoingConnections,
+    Secret, Ticket, MAX_STREAMS,
 };
 use numaio_mover_linux::port::StreamSet;
 use serde::{Deserialize, Serialize};
@@ -34,10 +34,6 @@ pub struct Offer {
     /// Ticket at the start of the connections to a daemon's port, which are already being opened.
     #[serde(default)]
     ticket: Option<[u8; 16]>,
-    /// Whether the kernels encrypt and decrypt, if they can. A daemon follows its configuration
-    /// instead.
-    #[serde(default, rename = "by_kernel")]
-    kernel_tls: bool,
 }
 
 impl Offer {
@@ -65,9 +61,6 @@ pub struct DataEndpoint {
     key: Option<Vec<u8>>,
     /// Address of the peer according to its ssh.
     address: Option<IpAddr>,
-    /// Whether the peer's kernel encrypts and decrypts.
-    #[serde(default, rename = "by_kernel")]
-    pub kernel_tls: bool,
 }
 
 /// Access of a session to the data connections that its daemon accepts.
@@ -75,8 +68,6 @@ pub struct DataEndpoint {
 pub struct DataPath {
     /// Keys of the daemon.
     pub keys: KeyPair,
-    /// Whether the kernel encrypts and decrypts.
-    pub kernel_tls: bool,
     /// IPC socket of the daemon.
     pub daemon: UnixStream,
     /// Requests the connections with a ticket from the daemon; returns the socket over which they
@@ -100,7 +91,6 @@ pub enum DataRoute {
 pub struct LocalOffer {
     streams: u16,
     credential: LocalCredential,
-    kernel_tls: bool,
 }
 
 #[derive(Debug)]
@@ -113,10 +103,10 @@ impl LocalOffer {
     /// Generates keys for one transfer with `streams` connections to the sink.
     pub fn new(security: DataSecurity, streams: u16) -> io::Result<Self> {
         let credential = match security {
-            DataSecurity::Tls | DataSecurity::KernelTls => LocalCredential::Key(KeyPair::generate()?),
+            DataSecurity::Tls => LocalCredential::Key(KeyPair::generate()?),
             DataSecurity::None => LocalCredential::Secret(Secret::generate()?),
         };
-        Ok(Self { streams, credential, kernel_tls: security == DataSecurity::KernelTls })
+        Ok(Self { streams, credential })
     }
 
     /// Returns the offer to send to the peer.
@@ -126,15 +116,13 @@ impl LocalOffer {
             LocalCredential::Secret(secret) => OfferedCredential::Secret(secret.bytes()),
         };
         let ticket = ticket.map(|ticket| ticket.0);
-        Offer { streams: self.streams, ports, credential, ticket, kernel_tls: self.kernel_tls }
+        Offer { streams: self.streams, ports, credential, ticket }
     }
 
     /// Returns the lock for connections to a peer with this key, or for the shared secret.
     fn lock(&self, key: Vec<u8>) -> Arc<Credentials> {
         Arc::new(match &self.credential {
-            LocalCredential::Key(own) => {
-                Credentials::Tls { own: own.clone(), peer: key, by_kernel: self.kernel_tls }
-            }
+            LocalCredential::Key(own) => Credentials::Tls { own: own.clone(), peer: key },
             LocalCredential::Secret(secret) => Credentials::Plain(secret.clone()),
         })
     }
@@ -201,13 +189,12 @@ pub fn open_listener(offer: &Offer, path: Option<&DataPath>) -> Result<(DataList
     if !(2..=MAX_STREAMS).contains(&connection_count(offer.streams)) {
         return Err(format!("cannot open {} data connections", offer.streams));
     }
-    let kernel_tls = path.map_or_else(|| offer.kernel_tls && has_kernel_tls(), |path| path.kernel_tls);
     let (lock, key) = match &offer.credential {
         OfferedCredential::Key(peer) => {
             let own = path.map_or_else(KeyPair::generate, |path| Ok(path.keys.clone()));
             let own = own.map_err(|error| error.to_string())?;
             let key = own.public().to_vec();
-            (Credentials::Tls { own, peer: peer.clone(), by_kernel: kernel_tls }, Some(key))
+            (Credentials::Tls { own, peer: peer.clone() }, Some(key))
         }
         OfferedCredential::Secret(secret) => (Credentials::Plain(Secret::from_bytes(*secret)), None),
     };
@@ -217,15 +204,12 @@ pub fn open_listener(offer: &Offer, path: Option<&DataPath>) -> Result<(DataList
         let door = door.map_err(|error| format!("cannot listen on a port there: {error}"))?;
         let port = door.port().map_err(|error| error.to_string())?;
         let address = own_address(std::env::var("SSH_CONNECTION").ok());
-        return Ok((door, DataEndpoint { port, key, address, kernel_tls }));
+        return Ok((door, DataEndpoint { port, key, address }));
     };
     let ticket = offer.ticket.ok_or("connections to a daemon need a ticket")?;
     let door = (path.request_connections)(&path.daemon, ticket)
         .and_then(|process| DataListener::from_process(lock, process, connection_count(offer.streams)));
-    Ok((
-        door.map_err(|error| error.to_string())?,
-        DataEndpoint { port: None, key, address: None, kernel_tls },
-    ))
+    Ok((door.map_err(|error| error.to_string())?, DataEndpoint { port: None, key, address: None }))
 }
 
 /// Returns the server's address in `SSH_CONNECTION`: its third field (ssh(1), ENVIRONMENT).
@@ -258,8 +242,7 @@ mod tests {
 
     #[test]
     fn tries_each_address_once() {
-        let endpoint =
-            DataEndpoint { port: Some(7), key: None, address: "127.0.0.1".parse().ok(), kernel_tls: false };
+        let endpoint = DataEndpoint { port: Some(7), key: None, address: "127.0.0.1".parse().ok() };
         let addresses = candidate_addresses(&endpoint, Some("127.0.0.1".to_owned()));
         assert_eq!(addresses, [SocketAddr::from(([127, 0, 0, 1], 7))]);
     }
@@ -267,13 +250,8 @@ mod tests {
     #[test]
     fn rejects_invalid_numbers_of_streams() {
         for streams in [0, MAX_STREAMS as u16, u16::MAX] {
-            let offer = Offer {
-                streams,
-                ports: None,
-                credential: OfferedCredential::Secret([0; 32]),
-                ticket: None,
-                kernel_tls: false,
-            };
+            let offer =
+                Offer { streams, ports: None, credential: OfferedCredential::Secret([0; 32]), ticket: None };
             assert!(open_listener(&offer, None).is_err(), "{streams}");
         }
     }

@@ -22,7 +22,6 @@ use crate::endpoint::Host;
 use crate::event::job_totals;
 use crate::keep_alive::LinkMonitor;
 use crate::line::sanitize;
-use crate::network_options::DataSecurity;
 use crate::options::Compress;
 use crate::peer::data_connections::{split_by_direction, DataRoute, LocalOffer};
 use crate::peer::messages::{PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter, ReadyReply};
@@ -39,7 +38,7 @@ use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
 use numaio_mover::wire::Side;
-use numaio_mover_linux::port::net::{has_kernel_tls, DataStream};
+use numaio_mover_linux::port::net::DataStream;
 use numaio_mover_linux::port::{FilePort, Slab, StreamPair, StreamSet};
 use numaio_schema::JobTotals;
 use peer_process::{PeerConnection, PeerProcess};
@@ -281,7 +280,6 @@ impl RemoteTransfer<'_> {
         let connections = ours.map(|ours| {
             let opened = endpoint.unwrap_or_else(|| Err("the peer opened no port".to_owned()));
             let opened = opened.map_err(|why| sanitize(&why))?;
-            self.report_kernel_tls(reporter, opened.kernel_tls);
             let connections = process.connect_data(ours, most_streams, opened, &others)?;
             report_unused_addresses(reporter, &others, &connections);
             Ok(connections)
@@ -302,20 +300,6 @@ impl RemoteTransfer<'_> {
             silence_limit,
             exchange: capacity,
         }))
-    }
-
-    /// Reports the sides without kernel TLS if it was requested; `remote` is whether the peer has
-    /// it.
-    fn report_kernel_tls(&self, reporter: &mut Reporter<'_>, remote: bool) {
-        if self.transfer.network.data_security != DataSecurity::KernelTls {
-            return;
-        }
-        if !has_kernel_tls() {
-            reporter.notice(Notice::NoKernelTls { host: None });
-        }
-        if !remote {
-            reporter.notice(Notice::NoKernelTls { host: Some(self.host.display_name()) });
-        }
     }
 
     /// Chooses the route of the data, and sends the choice. The inner error allows a retry.

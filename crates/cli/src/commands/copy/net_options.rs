@@ -17,8 +17,7 @@ pub struct NetArgs {
     /// Send data through ssh or the control connection of a daemon, without data connections
     #[arg(long, conflicts_with_all = ["data_port", "data_security", "streams"])]
     pub tunnel: bool,
-    /// Protection of data connections: tls encrypts, ktls encrypts in the kernel where possible,
-    /// none only authenticates the peer
+    /// Protection of data connections: tls encrypts, none only authenticates the peer
     #[arg(long, value_name = "HOW", default_value = "tls", value_parser = choice::<DataSecurity>())]
     pub data_security: DataSecurity,
     /// Port for data on the other host, or a range: 5000 or 5000-5010; disables the fallback to

@@ -19,8 +19,6 @@ pub enum Credentials {
         own: KeyPair,
         /// Public key of the peer.
         peer: Vec<u8>,
-        /// Whether the kernel encrypts and decrypts records, if supported.
-        by_kernel: bool,
     },
     /// No encryption: both sides know a secret and prove it when connecting.
     Plain(Secret),
@@ -46,8 +44,8 @@ impl Credentials {
     ) -> Result<Box<dyn DataStream>, NetError> {
         let timed = DeadlineSocket::new(&socket, limit);
         match self {
-            Self::Tls { own, peer, by_kernel } => {
-                let mut stream = tls::connect((own, *by_kernel), peer, timed)?;
+            Self::Tls { own, peer } => {
+                let mut stream = tls::connect(own, peer, timed)?;
                 stream.write_all(&index.to_be_bytes()).map_err(opening_error)?;
                 ready(stream)
             }
@@ -66,8 +64,8 @@ impl Credentials {
     ) -> Result<(u16, Box<dyn DataStream>), NetError> {
         let timed = DeadlineSocket::new(socket, limit);
         match self {
-            Self::Tls { own, peer, by_kernel } => {
-                let mut stream = tls::accept((own, *by_kernel), peer, timed)?;
+            Self::Tls { own, peer } => {
+                let mut stream = tls::accept(own, peer, timed)?;
                 let mut index = [0; 2];
                 stream.read_exact(&mut index).map_err(opening_error)?;
                 Ok((u16::from_be_bytes(index), ready(stream)?))

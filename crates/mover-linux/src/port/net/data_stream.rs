@@ -15,22 +15,6 @@ pub trait DataStream: Read + Write + Send {
 
     /// Returns the socket of the connection.
     fn socket(&self) -> &TcpStream;
-
-    /// Restricts the stream to one direction, and moves its encryption to the kernel if configured
-    /// and supported.
-    ///
-    /// # Errors
-    /// I/O errors, and those of the connection.
-    fn into_one_way(self: Box<Self>, way: StreamDirection) -> io::Result<Box<dyn DataStream>>;
-}
-
-/// Direction of a data stream as seen from this side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamDirection {
-    /// This side sends.
-    Outgoing,
-    /// This side receives.
-    Incoming,
 }
 
 impl fmt::Debug for dyn DataStream {
@@ -46,9 +30,5 @@ impl DataStream for TcpStream {
 
     fn socket(&self) -> &TcpStream {
         self
-    }
-
-    fn into_one_way(self: Box<Self>, _: StreamDirection) -> io::Result<Box<dyn DataStream>> {
-        Ok(self)
     }
 }

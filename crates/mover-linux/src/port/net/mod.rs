@@ -25,14 +25,14 @@ mod tls;
 pub use connect::{connect, OutgoingConnections};
 pub use credentials::Credentials;
 pub use data_listener::DataListener;
-pub use data_stream::{DataStream, StreamDirection};
+pub use data_stream::DataStream;
 pub use full_notice::{FullNotice, FullReason};
 pub use net_error::NetError;
 pub use shared_secret::{InvalidSecret, Secret};
 pub(super) use tcp_tuning::{limit_unsent, min_round_trip, UnpacedPhase};
 pub use tcp_tuning::{listen, restore_congestion_control};
 pub use ticket::{hand_over, receive_socket, Ticket};
-pub use tls::{has_kernel_tls, InvalidPrivateKey, InvalidPublicKey, KeyPair, PrivateKey, PublicKey};
+pub use tls::{InvalidPrivateKey, InvalidPublicKey, KeyPair, PrivateKey, PublicKey};
 
 /// Maximum number of connections of a transfer; fewer than the buffers of a [`super::Pool`].
 pub const MAX_STREAMS: usize = 33;

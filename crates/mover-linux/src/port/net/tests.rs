@@ -20,7 +20,7 @@ type CredentialPair = (Arc<Credentials>, Credentials);
 fn tls() -> CredentialPair {
     let (one, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
     let (of_one, of_other) = (one.public().to_vec(), other.public().to_vec());
-    let credentials = |own, peer| Credentials::Tls { own, peer, by_kernel: true };
+    let credentials = |own, peer| Credentials::Tls { own, peer };
     (Arc::new(credentials(one, of_other)), credentials(other, of_one))
 }
 
@@ -88,55 +88,6 @@ fn data_arrives_and_tls_distinguishes_close_from_loss() {
     }
 }
 
-/// Returns how many connections the kernel has ever encrypted and decrypted.
-fn taken_over() -> [u64; 2] {
-    let counts = std::fs::read_to_string("/proc/net/tls_stat").expect("the kernel's counts");
-    ["TlsTxSw", "TlsRxSw"].map(|name| {
-        let count = counts.lines().find_map(|line| line.strip_prefix(name)).expect("a count");
-        count.trim().parse().expect("a number")
-    })
-}
-
-/// Includes data sent before the receiving kernel took over.
-#[test]
-fn kernel_takes_over_tls_records() {
-    if !has_kernel_tls() {
-        crate::test_support::print_skipped("skipped: kernel_takes_over_tls_records: this kernel has no TLS");
-        return;
-    }
-    let before = taken_over();
-    for (outs, ins) in [(true, true), (true, false), (false, true)] {
-        let (called, answered) = open(tls(), 2);
-        for (index, (one, other)) in called.into_iter().zip(answered).enumerate() {
-            let (one, mut other) = if index == 0 { (one, other) } else { (other, one) };
-            let sent: Vec<u8> = (0..300_000 + index).map(|at| (at * 7 + at / 251) as u8).collect();
-            let got = std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    let mut one = if outs {
-                        one.into_one_way(StreamDirection::Outgoing).expect("taken over")
-                    } else {
-                        one
-                    };
-                    one.write_all(&sent).expect("sent");
-                    one.close().expect("closed");
-                });
-                let mut got = vec![0; 1000];
-                other.read_exact(&mut got).expect("the beginning");
-                let mut other = if ins {
-                    other.into_one_way(StreamDirection::Incoming).expect("taken over")
-                } else {
-                    other
-                };
-                other.read_to_end(&mut got).expect("the rest");
-                got
-            });
-            assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
-        }
-    }
-    // Concurrent tests may add connections.
-    assert!(taken_over().iter().zip(before).all(|(now, before)| *now >= before + 4), "{:?}", taken_over());
-}
-
 #[test]
 fn rejects_peers_with_another_key() {
     let ((client, server), (unauthorized, other_server)) = (tls(), tls());
@@ -155,11 +106,8 @@ fn rejects_peers_with_another_key() {
     // A client with the listener's public key, but not the expected private one.
     let (_, server) = tls();
     let Credentials::Tls { own, .. } = &server else { panic!("TLS credentials") };
-    let unauthorized = Credentials::Tls {
-        own: KeyPair::generate().expect("a key"),
-        peer: own.public().to_vec(),
-        by_kernel: false,
-    };
+    let unauthorized =
+        Credentials::Tls { own: KeyPair::generate().expect("a key"), peer: own.public().to_vec() };
     let listener = DataListener::bind(server, None, 1).expect("a listener");
     let mut streams =
         connect(&Arc::new(unauthorized), (address(&listener), &[]), 1, LIMIT).expect("the right listener");

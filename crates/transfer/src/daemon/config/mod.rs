@@ -45,8 +45,6 @@ pub struct Config {
     pub key: Located<PathBuf>,
     /// Whether the daemon may run as root.
     pub as_root: bool,
-    /// Whether the kernel encrypts and decrypts data connections.
-    pub kernel_tls: bool,
     /// How long running sessions may continue when the daemon stops.
     pub stop: Duration,
     /// Format and level of the log.
@@ -163,7 +161,6 @@ impl Config {
         let listen = addresses(&mut fields);
         let key = fields.wanted("key", "key is missing: the file that numaio keygen FILE makes", absolute);
         let as_root = fields.flag("as_root");
-        let kernel_tls = fields.flag("kernel_tls");
         let stop = Duration::from_secs(fields.number("stop_seconds", 0..=86_400, 60).into());
         let log = LogOptions {
             format: fields.parsed("log_format", str::parse).map_or_else(Default::default, |log| log.value),
@@ -195,7 +192,7 @@ impl Config {
         let local = fields.table("local").map(LocalUsers::read);
         let devices = device_overrides(&mut fields);
         fields.end();
-        Self { listen, key, as_root, kernel_tls, stop, log, records, limits, roots, users, local, devices }
+        Self { listen, key, as_root, stop, log, records, limits, roots, users, local, devices }
     }
 
     /// Returns an error if the configured key cannot be read.

@@ -17,7 +17,7 @@ fn defaults_match_the_documentation() {
     let text = format!("key = \"/k\"\n[root.r]\npath = \"/r\"\nread = \"*\"\n[user.u]\nkeys = \"{KEY}\"\n");
     let config = Config::parse(&text).expect("a valid file");
     assert_eq!(config.listen[0].value.to_string(), "[::]:6862");
-    assert_eq!((config.as_root, config.kernel_tls, config.stop.as_secs()), (false, false, 60));
+    assert_eq!((config.as_root, config.stop.as_secs()), (false, 60));
     assert_eq!((config.log.format.name(), config.log.level.name()), ("text", "info"));
     assert_eq!((config.records.clone(), config.class_of("u")), (None, "user"));
     let Limits { connections, per_address, opening, turn, patience } = config.limits;
@@ -115,7 +115,7 @@ sessions = 0x10
         "2: key: expected an absolute path, got \"relative\"",
         "3: as_root: expected true or false",
         "4: stop_seconds: expected an integer from 0 to 86400",
-        "5: unknown field \"colour\"; expected one of listen, key, as_root, kernel_tls, stop_seconds, log_format, log_level, records, keep_days, limits, user, root, local, device",
+        "5: unknown field \"colour\"; expected one of listen, key, as_root, stop_seconds, log_format, log_level, records, keep_days, limits, user, root, local, device",
         "7: limits: connections: expected an integer from 1 to 4096",
         "8: limits: opening_seconds: expected an integer from 1 to 600",
         "9: root \"a/b\": expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .",

@@ -179,17 +179,16 @@ impl ClientCertVerifier for KeyVerifier {
     }
 }
 
-/// Performs the handshake as client; afterwards the kernel handles records if configured and
-/// supported.
+/// Performs the handshake as client.
 ///
 /// # Errors
 /// [`NetError`] if the peer lacks the key or does not speak TLS.
 pub fn connect(
-    (own, by_kernel): (&KeyPair, bool),
+    own: &KeyPair,
     peer: &[u8],
     timed: DeadlineSocket<'_>,
 ) -> Result<Box<dyn DataStream>, NetError> {
-    Ok(Box::new(Tls::begin(client(own, KeyVerifier::pinned(peer))?, timed)?.by_kernel(by_kernel)))
+    Ok(Box::new(Tls::begin(client(own, KeyVerifier::pinned(peer))?, timed)?))
 }
 
 /// Performs the handshake as server.
@@ -197,11 +196,11 @@ pub fn connect(
 /// # Errors
 /// As for [`connect`].
 pub fn accept(
-    (own, by_kernel): (&KeyPair, bool),
+    own: &KeyPair,
     peer: &[u8],
     timed: DeadlineSocket<'_>,
 ) -> Result<Box<dyn DataStream>, NetError> {
-    Ok(Box::new(Tls::begin(server(own, KeyVerifier::pinned(peer))?, timed)?.by_kernel(by_kernel)))
+    Ok(Box::new(Tls::begin(server(own, KeyVerifier::pinned(peer))?, timed)?))
 }
 
 /// Creates the TLS client.
@@ -213,7 +212,6 @@ pub fn client(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedCli
         .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.certified())));
     config.resumption = Resumption::disabled();
-    config.enable_secret_extraction = true;
     config.enable_sni = false;
     // Raw public keys have no names.
     let name = ServerName::try_from("numaio").map_err(|error| NetError::Protocol(error.to_string()))?;
@@ -228,6 +226,5 @@ pub fn server(own: &KeyPair, verifier: Arc<KeyVerifier>) -> Result<UnbufferedSer
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own.certified())));
     config.send_tls13_tickets = 0;
-    config.enable_secret_extraction = true;
     UnbufferedServerConnection::new(Arc::new(config)).map_err(tls_error)
 }

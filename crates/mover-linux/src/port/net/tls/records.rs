@@ -3,15 +3,13 @@
 
 mod relay;
 
-use super::kernel_tls::{prepare, KernelTls};
 use super::plaintext::{PlaintextBuffer, RECORD};
-use crate::port::net::data_stream::{DataStream, StreamDirection};
+use crate::port::net::data_stream::DataStream;
 use crate::port::net::deadline::DeadlineSocket;
 use crate::port::net::net_error::{opening_error, tls_error, NetError};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
-use rustls::{Error, ExtractedSecrets, SupportedCipherSuite};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -29,11 +27,6 @@ pub trait Records: Send + 'static {
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
     fn is_handshaking(&self) -> bool;
-
-    fn suite(&self) -> Option<SupportedCipherSuite>;
-
-    /// Returns the keys of both directions, to continue the connection elsewhere.
-    fn into_secrets(self) -> Result<ExtractedSecrets, Error>;
 }
 
 impl Records for UnbufferedClientConnection {
@@ -45,14 +38,6 @@ impl Records for UnbufferedClientConnection {
 
     fn is_handshaking(&self) -> bool {
         (**self).is_handshaking()
-    }
-
-    fn suite(&self) -> Option<SupportedCipherSuite> {
-        self.negotiated_cipher_suite()
-    }
-
-    fn into_secrets(self) -> Result<ExtractedSecrets, Error> {
-        self.dangerous_into_kernel_connection().map(|(secrets, _)| secrets)
     }
 }
 
@@ -66,14 +51,6 @@ impl Records for UnbufferedServerConnection {
     fn is_handshaking(&self) -> bool {
         (**self).is_handshaking()
     }
-
-    fn suite(&self) -> Option<SupportedCipherSuite> {
-        self.negotiated_cipher_suite()
-    }
-
-    fn into_secrets(self) -> Result<ExtractedSecrets, Error> {
-        self.dangerous_into_kernel_connection().map(|(secrets, _)| secrets)
-    }
 }
 
 /// A TLS connection after its handshake.
@@ -85,8 +62,6 @@ pub struct Tls<C> {
     outgoing: Vec<u8>,
     /// Whether the peer has closed its stream.
     ended: bool,
-    /// Whether to move the connection to the kernel.
-    by_kernel: bool,
 }
 
 /// Received bytes that are not yet decrypted.
@@ -99,19 +74,6 @@ struct Window {
 impl Window {
     fn filled(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
-    }
-
-    /// Returns how many bytes the partially received record lacks; those of its header (RFC 8446,
-    /// section 5.1) if that is incomplete.
-    fn missing(&mut self) -> usize {
-        const HEAD: usize = 5;
-        match *self.filled() {
-            [] => 0,
-            [_, _, _, high, low, ref rest @ ..] => {
-                usize::from(u16::from_be_bytes([high, low])).saturating_sub(rest.len())
-            }
-            ref part => HEAD - part.len(),
-        }
     }
 
     fn discard(&mut self, count: usize) {
@@ -168,7 +130,6 @@ impl<C: Records> Tls<C> {
             plain: PlaintextBuffer::default(),
             outgoing: vec![0; OUTGOING],
             ended: false,
-            by_kernel: false,
         })
     }
 
@@ -198,27 +159,6 @@ impl<C: Records> Tls<C> {
             }
             self.incoming.fill(timed).map_err(opening_error)?;
         }
-    }
-
-    /// Selects kernel TLS, used once the connection is restricted to one direction.
-    #[must_use]
-    pub fn by_kernel(self, by_kernel: bool) -> Self {
-        Self { by_kernel, ..self }
-    }
-
-    /// Decrypts all received bytes, reading exactly the rest of the last record.
-    fn drain(&mut self) -> io::Result<()> {
-        while !self.ended {
-            match self.step(&mut []).map_err(to_io_error)? {
-                Step::Send(length) => self.socket.write_all(&self.outgoing[..length])?,
-                Step::NeedInput => match self.incoming.missing() {
-                    0 => break,
-                    missing => self.incoming.fill((&self.socket).take(missing as u64))?,
-                },
-                Step::Data(_) | Step::Continue => {}
-            }
-        }
-        Ok(())
     }
 
     /// Processes received bytes. Data is copied to `into` as far as it fits, and buffered
@@ -318,23 +258,6 @@ impl<C: Records> DataStream for Tls<C> {
     fn socket(&self) -> &TcpStream {
         &self.socket
     }
-
-    fn into_one_way(mut self: Box<Self>, way: StreamDirection) -> io::Result<Box<dyn DataStream>> {
-        let suite = self.connection.suite().filter(|_| self.by_kernel);
-        let Some(suite) = suite.and_then(|suite| suite.tls13()) else { return Ok(self) };
-        if !prepare(&self.socket, suite.common.suite) {
-            return Ok(self);
-        }
-        if way == StreamDirection::Incoming {
-            self.drain()?;
-            if self.ended {
-                return Ok(self);
-            }
-        }
-        let most = suite.common.confidentiality_limit;
-        let secrets = self.connection.into_secrets().map_err(io::Error::other)?;
-        Ok(Box::new(KernelTls::new(self.socket, secrets, way, (self.plain, most))?))
-    }
 }
 
 /// Converts an error of an open connection.
@@ -342,60 +265,5 @@ fn to_io_error(error: NetError) -> io::Error {
     match error {
         NetError::Failed(error) => error,
         other => io::Error::new(ErrorKind::InvalidData, other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::handshake::{client, server, KeyVerifier};
-    use super::super::key_pair::KeyPair;
-    use super::*;
-    use std::net::TcpListener;
-    use std::thread;
-    use std::time::Duration;
-
-    const LIMIT: Duration = Duration::from_secs(20);
-
-    /// Returns a connected client and server.
-    fn pair() -> (Tls<UnbufferedClientConnection>, Tls<UnbufferedServerConnection>) {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let to = listener.local_addr().expect("an address");
-        let caller = thread::spawn(move || {
-            let socket = TcpStream::connect(to).expect("connected");
-            let client =
-                client(&KeyPair::generate().expect("a key"), KeyVerifier::new(|_| true)).expect("a client");
-            Tls::begin(client, DeadlineSocket::new(&socket, LIMIT)).expect("authenticated")
-        });
-        let (socket, _) = listener.accept().expect("a connection");
-        let server =
-            server(&KeyPair::generate().expect("a key"), KeyVerifier::new(|_| true)).expect("a server");
-        let called = Tls::begin(server, DeadlineSocket::new(&socket, LIMIT)).expect("a caller");
-        (caller.join().expect("no panic"), called)
-    }
-
-    /// The kernel must be able to continue at the next record.
-    #[test]
-    fn drain_leaves_no_partial_record() {
-        let (mut caller, mut called) = pair();
-        let sent: Vec<u8> = (0..3_000_000).map(|at: usize| (at * 7 + at / 251) as u8).collect();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                sent.chunks(50_001).for_each(|part| caller.write_all(part).expect("sent"));
-                caller.close().expect("closed");
-            });
-            let (mut got, mut most) = (Vec::new(), 0);
-            while !called.ended {
-                let before = got.len();
-                got.resize(before + 70_000, 0);
-                let count = called.read(&mut got[before..]).expect("data");
-                got.truncate(before + count);
-                most = most.max(called.incoming.filled().len());
-                called.drain().expect("drained");
-                assert!(called.incoming.filled().is_empty(), "{} bytes", called.incoming.filled().len());
-            }
-            called.read_to_end(&mut got).expect("what was drained");
-            assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
-            assert!(most > 0, "there was nothing to drain");
-        });
     }
 }
