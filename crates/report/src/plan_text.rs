@@ -7,7 +7,7 @@ use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
-    Objective, PathRates, Plan, PlanMethod, PlannedPath, PlannedPool, Prediction, RateOrigin, SimpleRule,
+    Objective, PathRates, Plan, PlannedPath, PlannedPool, Prediction, RateOrigin, SimpleRule,
     Stage, Transfer,
 };
 use std::collections::BTreeSet;
@@ -58,15 +58,11 @@ pub(crate) fn proof(plan: &Plan) -> String {
         Objective::Time => "Minimum time of the slowest stage",
         Objective::Sum => "Minimum sum over the used paths, as printed in Li's dissertation",
     };
-    let method = match plan.method {
-        PlanMethod::Divide => "divide and conquer",
-        PlanMethod::Mixed => "one mixed-integer program",
-    };
     let proof = match plan.proof.optimal {
         true => "proven optimal".to_owned(),
         false => format!("at most {:.2} % above the optimum", plan.proof.gap * 100.0),
     };
-    format!("{least}: {}, {proof} by {method}", seconds(plan.proof.value_s))
+    format!("{least}: {}, {proof}", seconds(plan.proof.value_s))
 }
 
 /// Returns the table of flows: a row for each path, grouped by memory node.

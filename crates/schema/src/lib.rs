@@ -116,7 +116,7 @@ pub use placement::{
     RejectedNode, TaskPlacement,
 };
 pub use plan::{
-    Objective, PathId, PathRates, Plan, PlanLimit, PlanMethod, PlanNic, PlanNode, PlanProblem, PlanStorage,
+    Objective, PathId, PathRates, Plan, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage,
     PlannedPath, Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer,
 };
 pub use plan_pools::{PlannedPool, PlannedPools, PoolSide, SharedRate};

@@ -202,8 +202,6 @@ pub struct Plan {
     pub numaio: String,
     /// The problem. The plan applies to [`PlanProblem::machine`] only.
     pub problem: PlanProblem,
-    /// The method of the solution.
-    pub method: PlanMethod,
     /// Used paths between storage and memory, by device node, then memory node.
     #[serde(rename = "storage_ways")]
     pub storage_paths: Vec<PlannedPath>,
@@ -216,19 +214,6 @@ pub struct Plan {
     pub proof: Proof,
     /// Simple plans that were rejected, with reasons.
     pub rejected: Vec<RejectedPlan>,
-}
-
-/// A method of finding a plan.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum PlanMethod {
-    /// Enumeration of thread counts with pruning, and a linear program for each (Li's dissertation,
-    /// chapter 5).
-    #[default]
-    Divide,
-    /// One mixed-integer program with each thread count as a choice.
-    Mixed,
 }
 
 /// A used path.

@@ -5103,8 +5103,6 @@ class Plan:
     """Version of numaio that planned."""
     problem: PlanProblem
     """The problem. The plan applies to ``PlanProblem::machine`` only."""
-    method: PlanMethod
-    """The method of the solution."""
     storage_ways: List[PlannedPath]
     """Used paths between storage and memory, by device node, then memory node."""
     network_ways: List[PlannedPath]
@@ -7743,9 +7741,6 @@ PciAddress = str
 
 #: The property to optimize for a task (Moreaud and Goglin, 2007).
 PlacementHint = Literal["bandwidth", "latency", "cpu"]
-
-#: A method of finding a plan.
-PlanMethod = Literal["divide", "mixed"]
 
 #: The reason why a workload has no outcome.
 ProbeError = Union[

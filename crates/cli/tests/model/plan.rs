@@ -3,7 +3,7 @@
 use crate::support::{expect, CommandOutput, Home, Limited};
 use numaio_machine::set::CpuSet;
 use numaio_model::check_plan;
-use numaio_schema::{Objective, PlacementPlan, Plan, PlanMethod, PlanProblem, SimpleRule, Transfer};
+use numaio_schema::{Objective, PlacementPlan, Plan, PlanProblem, SimpleRule, Transfer};
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
@@ -74,14 +74,8 @@ fn options_limit_nodes_threads_and_bandwidth() {
 }
 
 #[test]
-fn both_solvers_and_both_objectives_work() {
+fn both_objectives_work() {
     let home = Home::new();
-    let output = home.run(&[&DL585[..], &["eth0", "--json", "--method", "both"]].concat());
-    assert!(output.err.contains("both solvers prove the same optimum"), "{}", output.err);
-    let divide = plan_of(output);
-    let mixed = plan_of(home.run(&[&DL585[..], &["eth0", "--json", "--method", "mixed"]].concat()));
-    assert_eq!((divide.method, mixed.method), (PlanMethod::Divide, PlanMethod::Mixed));
-    assert!((divide.proof.value_s / mixed.proof.value_s - 1.0).abs() < 3e-6);
     let sum = on_dl585(&home, &["--objective", "sum"]);
     assert_eq!((sum.problem.objective, sum.proof.value_s), (Objective::Sum, sum.predicted.sum_s));
     // A problem from a file keeps its objective unless an option sets another.
@@ -126,16 +120,7 @@ fn solves_the_problem_of_the_documentation() {
     let home = Home::new();
     let file = home.file("documented.toml", toml);
     let best = |objective: &str| {
-        let plan = plan_of(home.run(&[
-            "plan",
-            "--file",
-            &file,
-            "--json",
-            "--objective",
-            objective,
-            "--method",
-            "both",
-        ]));
+        let plan = plan_of(home.run(&["plan", "--file", &file, "--json", "--objective", objective]));
         (plan.predicted.time_s, plan.predicted.sum_s)
     };
     let near = |found: (f64, f64), documented: (f64, f64)| {

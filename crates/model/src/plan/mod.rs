@@ -7,8 +7,8 @@ mod check;
 mod evaluate;
 mod fewer_nodes;
 mod instance;
-mod mixed_integer;
-mod ordered_sets;
+#[cfg(test)]
+mod oracle;
 mod plan_document;
 mod plan_placement;
 mod plan_problem;
@@ -27,15 +27,15 @@ pub use plan_problem::{plan_problem, PlanProblemError, PlanRequest, THREAD_BYTES
 pub use rebalance::{rebalance, Handover, Helper, Pool};
 pub use validation::PlanError;
 
-use numaio_schema::{Plan, PlanMethod, PlanProblem};
+use instance::Instance;
+use numaio_schema::{Plan, PlanProblem};
+use plan_document::Solution;
 use search::Effort;
 use std::time::{Duration, Instant};
 
 /// Options of planning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// The method; both find the same optimum.
-    pub method: PlanMethod,
     /// Time limit, after which the best plan so far is returned with its proven gap; `None` to
     /// continue until it is proven optimal. Only with a limit may the result depend on the
     /// machine's speed.
@@ -46,7 +46,7 @@ pub struct PlanOptions {
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { method: PlanMethod::Divide, time_limit: None, workers: 1 }
+        Self { time_limit: None, workers: 1 }
     }
 }
 
@@ -58,9 +58,10 @@ pub fn plan(problem: &PlanProblem, options: &PlanOptions) -> Result<Plan, PlanEr
     let instance = validation::instance(problem)?;
     let until = options.time_limit.and_then(|limit| Instant::now().checked_add(limit));
     let effort = Effort { until, workers: options.workers.max(1) };
-    let solution = match options.method {
-        PlanMethod::Divide => branch_and_bound::divide(&instance, effort)?,
-        PlanMethod::Mixed => mixed_integer::mixed(&instance, effort)?,
-    };
-    plan_document::answer(problem, &instance, &fewer_nodes::fewer(&instance, solution), options.method)
+    certified(problem, &instance, branch_and_bound::divide(&instance, effort)?)
+}
+
+/// Returns the plan of a solution, without nodes and threads that it does not need.
+fn certified(problem: &PlanProblem, instance: &Instance, solution: Solution) -> Result<Plan, PlanError> {
+    plan_document::answer(problem, instance, &fewer_nodes::fewer(instance, solution))
 }

@@ -6,7 +6,7 @@ use super::instance::{Assignment, Instance};
 use super::validation::PlanError;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Objective, Plan, PlanMethod, PlanProblem, PlannedPath, Prediction, Proof, RejectedPlan, SimpleRule,
+    Objective, Plan, PlanProblem, PlannedPath, Prediction, Proof, RejectedPlan, SimpleRule,
     PLAN_SCHEMA,
 };
 use std::collections::BTreeMap;
@@ -30,7 +30,6 @@ pub(crate) fn answer(
     problem: &PlanProblem,
     instance: &Instance,
     solution: &Solution,
-    method: PlanMethod,
 ) -> Result<Plan, PlanError> {
     let (storage_paths, network_paths) = whole(problem, instance, &instance.trimmed(&solution.assignment));
     let wrong = |error: InfeasiblePlan| PlanError::Solver(error.to_string());
@@ -41,7 +40,6 @@ pub(crate) fn answer(
         schema: PLAN_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         problem: problem.clone(),
-        method,
         storage_paths,
         network_paths,
         proof: Proof {

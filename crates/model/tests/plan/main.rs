@@ -1,8 +1,8 @@
-//! Planning: errors, certificates, agreement of the methods, an exhaustive oracle and simulation.
+//! Planning: errors, certificates, properties, an exhaustive oracle and simulation.
 
 mod bad_input;
 mod checked;
-mod methods;
 mod oracle;
+mod properties;
 mod simulated;
 mod support;

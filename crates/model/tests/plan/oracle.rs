@@ -1,11 +1,11 @@
 //! Comparison of plans with every choice of thread counts of small problems. The oracle shares no
-//! code with the methods: for the time it computes a minimum cut (Ford and Fulkerson), for the
+//! code with the planner: for the time it computes a minimum cut (Ford and Fulkerson), for the
 //! printed sum it solves a linear program of microlp per choice.
 
 use crate::support::{small, table, Random, UNIT};
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 use numaio_model::{plan, PlanError, PlanOptions};
-use numaio_schema::{Objective, PlanMethod, PlanProblem};
+use numaio_schema::{Objective, PlanProblem};
 
 /// Bandwidths of pairs of nodes, (B0, Bmax), 0 without a path.
 struct Tables {
@@ -176,26 +176,22 @@ fn sum_of(tables: &Tables, chosen: &[Vec<u32>]) -> Option<f64> {
     Some(solution.objective())
 }
 
-fn value(problem: &PlanProblem, method: PlanMethod) -> Result<f64, PlanError> {
-    let plan = plan(problem, &PlanOptions { method, ..PlanOptions::default() })?;
-    assert!(plan.proof.gap <= 2e-6, "{method:?} leaves a gap: {:?}", plan.proof);
+fn value(problem: &PlanProblem) -> Result<f64, PlanError> {
+    let plan = plan(problem, &PlanOptions::default())?;
+    assert!(plan.proof.gap <= 2e-6, "{:?}", plan.proof);
     Ok(plan.proof.value_s)
 }
 
-/// Compares both methods with the oracle; returns whether there was a plan.
+/// Compares the planner with the oracle; returns whether there was a plan.
 fn hold(problem: &PlanProblem) -> bool {
     let tables = tables(problem);
     let least = match problem.objective {
         Objective::Time => least_time(&tables),
         Objective::Sum => least_sum(&tables),
     };
-    for method in [PlanMethod::Divide, PlanMethod::Mixed] {
-        match value(problem, method) {
-            Ok(value) => {
-                assert!((value / least - 1.0).abs() < 1e-5, "{method:?} {value}, oracle {least}: {problem:?}")
-            }
-            Err(error) => assert!(least.is_infinite(), "{method:?} {error}, oracle {least}: {problem:?}"),
-        }
+    match value(problem) {
+        Ok(value) => assert!((value / least - 1.0).abs() < 1e-5, "{value}, oracle {least}: {problem:?}"),
+        Err(error) => assert!(least.is_infinite(), "{error}, oracle {least}: {problem:?}"),
     }
     least.is_finite()
 }

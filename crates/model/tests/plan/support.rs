@@ -3,7 +3,7 @@
 
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Objective, PathRates, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer,
+    Objective, PathId, PathRates, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer,
     PLAN_PROBLEM_SCHEMA,
 };
 
@@ -258,5 +258,26 @@ pub fn two_sockets() -> PlanProblem {
         storage.bytes_per_s = Some(6.8 * UNIT);
     }
     problem.storage.extend(second);
+    problem
+}
+
+/// Adds a limit of an eighth of the total rate of its paths, so that it is binding.
+pub fn with_limit(mut problem: PlanProblem) -> PlanProblem {
+    let local = |way: &PathId| way.device_node == way.memory_node;
+    let far = |ways: &[PathRates]| -> Vec<PathId> {
+        ways.iter().map(PathRates::id).filter(|way| !local(way)).collect()
+    };
+    let (storage_paths, network_paths) = (far(&problem.storage_paths), far(&problem.network_paths));
+    let ways = problem.storage_paths.iter().chain(&problem.network_paths);
+    let all: f64 = ways.filter(|way| !local(&way.id())).map(|way| way.thread_bytes_per_s).sum();
+    if all > 0.0 {
+        let bytes_per_s = all / 8.0;
+        problem.limits.push(PlanLimit {
+            name: "links".to_owned(),
+            bytes_per_s,
+            storage_paths,
+            network_paths,
+        });
+    }
     problem
 }

@@ -47,9 +47,6 @@ pub struct PlanArgs {
     /// input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "sysroot", "data", "nic", "receive", "send", "threads_per_node", "no_threads_on", "reserve", "thread_bandwidth", "capacity"])]
     pub file: Option<PathBuf>,
-    /// Solver; both runs both solvers and compares their results
-    #[arg(long, value_name = "METHOD", default_value = "divide")]
-    pub method: Method,
     /// Stop after this time with the best plan so far and its proven gap, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10")]
     pub time_limit: f64,
@@ -77,17 +74,6 @@ pub enum ObjectiveArg {
     Time,
     /// Sum of the times, as in Li's dissertation
     Sum,
-}
-
-/// Solver of a problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Method {
-    /// Divide and conquer over thread counts
-    Divide,
-    /// One mixed-integer program
-    Mixed,
-    /// Both, whose results must agree
-    Both,
 }
 
 impl ObjectiveArg {

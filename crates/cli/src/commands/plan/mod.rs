@@ -10,11 +10,10 @@ use crate::failure::Failure;
 use crate::options::Common;
 use crate::output;
 use crate::output::json;
-use args::Method;
 pub use args::PlanArgs;
 pub use file::parse_toml as parse_problem;
 use numaio_model::{PlanError, PlanOptions};
-use numaio_schema::{Plan, PlanMethod, PlanProblem, Proof};
+use numaio_schema::{Plan, PlanProblem};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Result<ExitCode, Failure> {
 
 /// Solves the problem, writes the drawing, and returns the plan as text or JSON.
 fn solve_and_render(common: &Common, args: &PlanArgs, problem: &PlanProblem) -> Result<String, Failure> {
-    let mut plan = solve(common, problem, args)?;
+    let mut plan = solve(problem, args)?;
     if args.simulate {
         simulate::simulate(&mut plan).map_err(Failure::new)?;
     }
@@ -55,46 +54,11 @@ fn solve_and_render(common: &Common, args: &PlanArgs, problem: &PlanProblem) -> 
     }
 }
 
-fn solve(common: &Common, problem: &PlanProblem, args: &PlanArgs) -> Result<Plan, Failure> {
+fn solve(problem: &PlanProblem, args: &PlanArgs) -> Result<Plan, Failure> {
     let time_limit = Duration::try_from_secs_f64(args.time_limit).ok();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let solve_by = |method| {
-        let options = PlanOptions { method, time_limit, workers };
-        numaio_model::plan(problem, &options).map_err(|error| plan_failure(args, error))
-    };
-    match args.method {
-        Method::Divide => solve_by(PlanMethod::Divide),
-        Method::Mixed => solve_by(PlanMethod::Mixed),
-        Method::Both => {
-            let (plan, other) = (solve_by(PlanMethod::Divide)?, solve_by(PlanMethod::Mixed)?);
-            compare(common, &plan, &other)?;
-            Ok(plan)
-        }
-    }
-}
-
-/// Relative tolerance of a comparison: each solver stops within a millionth of the optimum.
-const TOLERANCE: f64 = 3e-6;
-
-/// Compares the results of two solvers: neither may be better than the other's bound.
-fn compare(common: &Common, plan: &Plan, other: &Plan) -> Result<(), Failure> {
-    let (divide, mixed) = (&plan.proof, &other.proof);
-    let contradicts = |a: &Proof, b: &Proof| a.value_s < b.bound_s * (1.0 - TOLERANCE);
-    if contradicts(divide, mixed) || contradicts(mixed, divide) {
-        let message = format!("the solvers disagree: {} s and {} s", divide.value_s, mixed.value_s);
-        return Err(Failure::new(message)
-            .hint("this is a bug in numaio: please report it with the output of --problem"));
-    }
-    let summary = match (divide.optimal, mixed.optimal) {
-        (true, true) => "both solvers prove the same optimum".to_owned(),
-        (_, false) => format!(
-            "the mixed-integer solver reached the time limit with a gap of {:.2} %",
-            mixed.gap * 100.0
-        ),
-        (false, true) => "only the mixed-integer solver proved its plan within the time limit".to_owned(),
-    };
-    output::remark(common, &summary);
-    Ok(())
+    let options = PlanOptions { time_limit, workers };
+    numaio_model::plan(problem, &options).map_err(|error| plan_failure(args, error))
 }
 
 fn plan_failure(args: &PlanArgs, error: PlanError) -> Failure {

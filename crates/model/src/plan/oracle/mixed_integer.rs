@@ -1,12 +1,12 @@
 //! Mixed-integer program: each thread count is a choice, so that bytes over threads become linear.
 //! It shares only the instance and the linear programs with the other method.
 
-use super::branch_and_bound::divide;
-use super::instance::{Assignment, Instance};
+use crate::plan::branch_and_bound::divide;
+use crate::plan::instance::{Assignment, Instance};
 use super::ordered_sets::SetProgram;
-use super::plan_document::Solution;
-use super::search::Effort;
-use super::validation::PlanError;
+use crate::plan::plan_document::Solution;
+use crate::plan::search::Effort;
+use crate::plan::validation::PlanError;
 use numaio_schema::Objective;
 use std::time::Instant;
 

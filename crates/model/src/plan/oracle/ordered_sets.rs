@@ -4,8 +4,8 @@
 //! Each part of the search is an interval of members per set, which is nothing but bounds of
 //! variables: the parent's basis is a valid start.
 
-use super::search::{Effort, TOLERANCE};
-use super::simplex::{End, LinearProgram, Tableau};
+use crate::plan::search::{Effort, TOLERANCE};
+use crate::plan::simplex::{End, LinearProgram, Tableau};
 use std::rc::Rc;
 
 /// Share of a member that counts as taken.
