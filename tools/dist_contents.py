@@ -11,6 +11,7 @@ import subprocess
 import uuid
 
 import dist_archives as archives
+import python_types
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LICENSE_FILE = re.compile(r"(LICEN[CS]E|COPYING|COPYRIGHT|NOTICE|UNLICENSE)", re.IGNORECASE)
@@ -208,7 +209,7 @@ def image_files(release):
 
 
 def wheel_files(release):
-    """Returns the files of the wheel: the program, its licenses, and the Python package if there is one."""
+    """Returns the files of the wheel: the program, its licenses, and the Python package."""
     info = f"numaio-{release.version}.dist-info"
     files = {f"numaio-{release.version}.data/scripts/numaio": release.file("numaio"),
              f"{info}/METADATA": wheel_metadata(release.version)}
@@ -220,15 +221,15 @@ def wheel_files(release):
 
 
 def python_package():
-    """Returns the modules of the Python package below python/, by their names in the wheel."""
+    """Returns the modules of the Python package by their names in the wheel."""
+    python_types.generate()
     files = {}
-    for source in ("python/src/numaio", "python/numaio"):
-        top = os.path.join(ROOT, source)
-        for folder, _, names in os.walk(top):
-            for name in names:
-                if name.endswith((".py", ".pyi", "py.typed")):
-                    path = os.path.join(folder, name)
-                    files[os.path.join("numaio", os.path.relpath(path, top))] = path
+    top = os.path.join(ROOT, "python/src/numaio")
+    for folder, _, names in os.walk(top):
+        for name in names:
+            if name.endswith((".py", ".pyi", "py.typed")):
+                path = os.path.join(folder, name)
+                files[os.path.join("numaio", os.path.relpath(path, top))] = path
     return files
 
 

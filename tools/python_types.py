@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Generates python/src/numaio/documents.py from the JSON Schemas of the documents.
+"""Generates python/src/numaio/documents.py, which git ignores, from the JSON Schemas of the documents.
 
-tools/python_types.py            rewrites the file
-tools/python_types.py --check    fails if the file is not current
+The tests of the package and the build of the wheel call it.
 """
 
 import json
+import os
 import re
 import sys
 import textwrap
@@ -438,16 +438,14 @@ def docstring(schema, indent):
     return [f'{blank}"""{lines[0]}', *(blank + line if line else "" for line in lines[1:]), f'{blank}"""']
 
 
-def main():
+def generate():
+    """Writes the module if it is not current; another process may do the same."""
     text = Generator(json.loads(DEFINITIONS.read_text())).run()
-    if sys.argv[1:] == ["--check"]:
-        if OUTPUT.read_text() != text:
-            sys.exit(f"{OUTPUT.relative_to(ROOT)} differs from the schemas: run tools/python_types.py")
-    elif not sys.argv[1:]:
-        OUTPUT.write_text(text)
-    else:
-        sys.exit(__doc__)
+    if not OUTPUT.exists() or OUTPUT.read_text() != text:
+        partial = OUTPUT.with_name(f"{OUTPUT.name}.{os.getpid()}.tmp")
+        partial.write_text(text)
+        partial.replace(OUTPUT)
 
 
 if __name__ == "__main__":
-    main()
+    generate()

@@ -1,7 +1,10 @@
 """Paths of the repository, and what this machine can do."""
 
+import functools
 import importlib.util
+import json
 import os
+import subprocess
 import unittest
 from pathlib import Path
 
@@ -10,7 +13,6 @@ import numaio
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = sorted((ROOT / "crates/schema/tests/fixtures").glob("*.json"))
 TAPES = sorted((ROOT / "machines").glob("*.tape"))
-SCHEMAS = ROOT / "docs/reference/schemas"
 
 #: The recorded machine of the examples.
 MACHINE = "amd-dl585-g7"
@@ -19,6 +21,18 @@ MACHINE = "amd-dl585-g7"
 def fixture(name):
     """Reads a fixture of a document."""
     return numaio.load(ROOT / "crates/schema/tests/fixtures" / name)
+
+
+def generate(*words):
+    """Returns the output of `numaio generate`."""
+    program = os.environ.get("NUMAIO", "numaio")
+    return subprocess.run([program, "generate", *words], check=True, stdout=subprocess.PIPE).stdout
+
+
+@functools.lru_cache(maxsize=None)
+def schema_of(document):
+    """Returns the JSON Schema of a kind and version of documents, such as numaio/model/1."""
+    return json.loads(generate("schemas", document))
 
 
 def need(test, *packages):

@@ -54,6 +54,5 @@ def validate(document):
         return
     import jsonschema
 
-    name = document.schema.split("/", 1)[1].replace("/", "-")
-    schema = json.loads((support.SCHEMAS / f"{name}.json").read_text())
+    schema = support.schema_of(document.schema)
     jsonschema.Draft202012Validator(schema).validate(json.loads(numaio.dumps(document)))
