@@ -4,8 +4,8 @@ use numaio_lab::{measure, note_value, skip, Folder};
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::parse_program_memory;
 use numaio_schema::{
-    BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, DeviceTraffic, TopSnapshot, TrafficSource,
-    UnknownTraffic,
+    BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, DeviceTraffic, HotMemory, TopSnapshot,
+    TrafficSource, UnknownTraffic,
 };
 use std::fs;
 
@@ -274,7 +274,7 @@ fn only_memory_in_use_is_moved_and_monitors_end() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let first = moves(&folder, "events");
         let [moved] = first.as_slice() else { panic!("{}", text(&folder, "events")) };
-        let hot = moved.hot.expect("it was monitored");
+        let Some(HotMemory::Monitored(hot)) = &moved.hot else { panic!("{moved:?}") };
         note_value("bytes moved", moved.moved_bytes);
         assert!(hot.monitored_bytes > 300 << 20, "{moved:?}");
         assert!((24 << 20..100 << 20).contains(&moved.moved_bytes), "{moved:?}");
@@ -289,10 +289,8 @@ fn only_memory_in_use_is_moved_and_monitors_end() {
         assert_eq!(text(&folder, "kept").trim(), "1");
         let other = moves(&folder, "other");
         let [moved] = other.as_slice() else { panic!("{}", text(&folder, "other")) };
-        assert!(
-            moved.not_monitored.as_deref().is_some_and(|why| why.contains("another program")),
-            "{moved:?}"
-        );
+        let Some(HotMemory::NotMonitored(why)) = &moved.hot else { panic!("{moved:?}") };
+        assert!(why.contains("another program"), "{moved:?}");
         assert!(moved.moved_bytes > 300 << 20, "{moved:?}");
     });
 }

@@ -36,18 +36,12 @@ fn families() -> Vec<Family> {
         .collect();
     for nodes in [2, 4, 8, 16] {
         let problems = (0..25).map(|seed| machine(nodes, THREADS, seed)).collect();
-        families.push(Family {
-            name: format!("random machines, N = {nodes}"),
-            problems,
-        });
+        families.push(Family { name: format!("random machines, N = {nodes}"), problems });
     }
     for nodes in [4, 8, 16] {
         let number = if nodes == 4 { 9 } else { 3 };
         let problems = (0..number).map(|seed| printed(nodes, THREADS, seed)).collect();
-        families.push(Family {
-            name: format!("threads the only limit, N = {nodes}"),
-            problems,
-        });
+        families.push(Family { name: format!("threads the only limit, N = {nodes}"), problems });
     }
     families
 }
@@ -72,7 +66,5 @@ fn row(family: &Family, objective: Objective) {
     let (number, name) = (times.len(), &family.name);
     let (median, most) = (times[number / 2], times[number - 1]);
     let gap = if gap > 0.0 { format!("{:.2} %", gap * 100.0) } else { "none".to_owned() };
-    println!(
-        "| {name} | {objective:?} | {number} | {median:.2} | {most:.1} | {proven} | {gap} |"
-    );
+    println!("| {name} | {objective:?} | {number} | {median:.2} | {most:.1} | {proven} | {gap} |");
 }

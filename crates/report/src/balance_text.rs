@@ -6,7 +6,7 @@ use numaio_machine::set::format_nodes;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
     BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceStart, HotMemory,
-    TrafficSource, UnknownTraffic,
+    MonitoredMemory, TrafficSource, UnknownTraffic,
 };
 
 /// Formats an event; `None` for events that only documents contain. `explain` adds decisions to
@@ -85,19 +85,19 @@ fn decided(decision: &BalanceDecision, unit: BandwidthUnit) -> String {
         reason(&decision.reason, &rate),
         rate(decision.bytes_per_s),
         on.join(", "),
-        monitored(decision.hot, decision.not_monitored.as_deref(), "; ")
+        hot_text(decision.hot.as_ref(), "; ")
     )
 }
 
 /// Formats what a monitor found, after a separator; empty if nothing was to be monitored.
-fn monitored(hot: Option<HotMemory>, why: Option<&str>, separator: &str) -> String {
-    match (hot, why) {
-        (Some(HotMemory { monitor, hot_bytes, monitored_bytes }), _) => {
-            let (hot, all) = (format_size(hot_bytes), format_size(monitored_bytes));
+fn hot_text(hot: Option<&HotMemory>, separator: &str) -> String {
+    match hot {
+        Some(HotMemory::Monitored(MonitoredMemory { monitor, hot_bytes, monitored_bytes })) => {
+            let (hot, all) = (format_size(*hot_bytes), format_size(*monitored_bytes));
             format!("{separator}in use by {monitor}: {hot} of {all}")
         }
-        (None, Some(why)) => format!("{separator}all touched memory counts: {}", clean(why)),
-        (None, None) => String::new(),
+        Some(HotMemory::NotMonitored(why)) => format!("{separator}all touched memory counts: {}", clean(why)),
+        None => String::new(),
     }
 }
 
@@ -138,7 +138,7 @@ pub fn moved_text(moved: &BalanceMove) -> String {
         format_size(moved.wanted_bytes),
         moved.receipt
     );
-    text += &monitored(moved.hot, moved.not_monitored.as_deref(), "\n  ");
+    text += &hot_text(moved.hot.as_ref(), "\n  ");
     for (why, bytes) in &moved.left_bytes {
         text += &format!("\n  {} stayed: {why}", format_size(*bytes));
     }
@@ -274,7 +274,6 @@ mod tests {
             cpus_on: BTreeMap::new(),
             bytes_on: Some(BTreeMap::from([(NodeId(4), 1 << 20)])),
             hot: None,
-            not_monitored: None,
             to,
             predicted_bytes_per_s: Some(34.7e6),
             reason,
@@ -329,12 +328,11 @@ mod tests {
             threads: 1,
             threads_in_place: 1,
             wanted_bytes: 2 << 20,
-            hot: Some(HotMemory {
+            hot: Some(HotMemory::Monitored(MonitoredMemory {
                 monitor: AccessMonitorKind::Damon,
                 hot_bytes: 2 << 20,
                 monitored_bytes: 300 << 20,
-            }),
-            not_monitored: None,
+            })),
             moved_bytes: 1 << 20,
             left_bytes: BTreeMap::from([(PageRefusal::NoMemory, 1 << 20)]),
             kept_bytes: BTreeMap::from([("shared".to_owned(), 4096)]),

@@ -7,8 +7,7 @@ use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{
-    Objective, PathRates, Plan, PlannedPath, PlannedPool, Prediction, RateOrigin, SimpleRule,
-    Stage, Transfer,
+    Objective, PathRates, Plan, PlannedPath, PlannedPool, Prediction, RateOrigin, SimpleRule, Stage, Transfer,
 };
 use std::collections::BTreeSet;
 

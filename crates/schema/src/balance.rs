@@ -115,12 +115,9 @@ pub struct BalanceDecision {
     pub cpus_on: BTreeMap<NodeId, f64>,
     /// Private memory on each node; `None` if not permitted.
     pub bytes_on: Option<BTreeMap<NodeId, u64>>,
-    /// The part that is in use; `None` if all memory that was ever touched counts.
+    /// The part that is in use; `None` if it was not to be monitored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<HotMemory>,
-    /// Why accesses could not be monitored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_monitored: Option<String>,
     /// The node to move to; `None` to stay.
     pub to: Option<NodeId>,
     /// Predicted rate after a move, in bytes per second.
@@ -130,10 +127,22 @@ pub struct BalanceDecision {
     pub reason: BalanceReason,
 }
 
+/// Memory of a group that is in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HotMemory {
+    /// A monitor observed accesses.
+    Monitored(MonitoredMemory),
+    /// All memory that was ever touched counts, because accesses could not be monitored, with the
+    /// reason.
+    NotMonitored(String),
+}
+
 /// Memory of a group that was in use while a monitor observed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-pub struct HotMemory {
+pub struct MonitoredMemory {
     /// The monitor.
     pub monitor: AccessMonitorKind,
     /// Addresses in use, in bytes.
@@ -288,12 +297,9 @@ pub struct BalanceMove {
     pub threads_in_place: u32,
     /// Memory to move.
     pub wanted_bytes: u64,
-    /// The part that is in use; `None` if all memory that was ever touched counts.
+    /// The part that is in use; `None` if it was not to be monitored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<HotMemory>,
-    /// Why accesses could not be monitored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_monitored: Option<String>,
     /// Memory that was moved.
     pub moved_bytes: u64,
     /// Memory that stayed, by reason.
@@ -359,8 +365,8 @@ mod tests {
     /// A decision and a move with all fields that older events lack.
     const EVENTS: &str = r#"
 {"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 0, "event": {"started": {"every_s": 2.0, "dry_run": false, "numa_balancing": null, "daemons": [], "modeled_nodes": "7", "missing_sockets": "module tcp_diag is missing"}}}
-{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 3, "event": {"decision": {"group": "pid:72:500", "name": "db", "pids": [72], "devices": ["eth0"], "traffic": {"eth0": {"read_bytes_per_s": 117.0, "write_bytes_per_s": 2.0, "source": "sockets"}}, "unknown_traffic": "other-namespace", "bytes_per_s": 119.0, "cpus_on": {}, "bytes_on": {"4": 352321536}, "not_monitored": "DAMON: missing", "to": null, "reason": {"reason": "monitoring", "move_bytes": 352321536}}}}
-{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 4, "event": {"moved": {"group": "pid:72:500", "receipt": "balance-2", "to": 7, "threads": 3, "threads_in_place": 3, "wanted_bytes": 37748736, "hot": {"monitor": "idle-pages", "hot_bytes": 37748736, "monitored_bytes": 356515840}, "moved_bytes": 37748736, "seconds": 0.6}}}
+{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 3, "event": {"decision": {"group": "pid:72:500", "name": "db", "pids": [72], "devices": ["eth0"], "traffic": {"eth0": {"read_bytes_per_s": 117.0, "write_bytes_per_s": 2.0, "source": "sockets"}}, "unknown_traffic": "other-namespace", "bytes_per_s": 119.0, "cpus_on": {}, "bytes_on": {"4": 352321536}, "hot": {"not_monitored": "DAMON: missing"}, "to": null, "reason": {"reason": "monitoring", "move_bytes": 352321536}}}}
+{"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 4, "event": {"moved": {"group": "pid:72:500", "receipt": "balance-2", "to": 7, "threads": 3, "threads_in_place": 3, "wanted_bytes": 37748736, "hot": {"monitored": {"monitor": "idle-pages", "hot_bytes": 37748736, "monitored_bytes": 356515840}}, "moved_bytes": 37748736, "seconds": 0.6}}}
 "#;
 
     #[test]
@@ -376,6 +382,8 @@ mod tests {
         assert_eq!(decision.traffic["eth0"].source, TrafficSource::Sockets);
         assert_eq!(decision.unknown_traffic, Some(UnknownTraffic::OtherNamespace));
         let BalanceEventKind::Moved(moved) = &events[2].event else { panic!("{events:?}") };
-        assert_eq!(moved.hot.map(|hot| hot.monitor), Some(AccessMonitorKind::IdlePages));
+        assert_eq!(decision.hot, Some(HotMemory::NotMonitored("DAMON: missing".to_owned())));
+        let Some(HotMemory::Monitored(hot)) = &moved.hot else { panic!("{moved:?}") };
+        assert_eq!(hot.monitor, AccessMonitorKind::IdlePages);
     }
 }

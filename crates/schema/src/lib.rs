@@ -58,7 +58,7 @@ mod view;
 pub use aggregate::AggregateRecord;
 pub use balance::{
     BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceRound, BalanceStart,
-    HotMemory,
+    HotMemory, MonitoredMemory,
 };
 pub use baseline::{BaselineComparison, ClassChange, ComparedDocuments, FigureChange};
 pub use capacity::{CapacityState, LentCapacity, QueuedTransfer};
@@ -116,8 +116,8 @@ pub use placement::{
     RejectedNode, TaskPlacement,
 };
 pub use plan::{
-    Objective, PathId, PathRates, Plan, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage,
-    PlannedPath, Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer,
+    Objective, PathId, PathRates, Plan, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, PlannedPath,
+    Prediction, Proof, RateOrigin, RejectedPlan, SimpleRule, Stage, StageTime, Transfer,
 };
 pub use plan_pools::{PlannedPool, PlannedPools, PoolSide, SharedRate};
 pub use prediction::{

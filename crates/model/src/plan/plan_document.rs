@@ -6,8 +6,7 @@ use super::instance::{Assignment, Instance};
 use super::validation::PlanError;
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Objective, Plan, PlanProblem, PlannedPath, Prediction, Proof, RejectedPlan, SimpleRule,
-    PLAN_SCHEMA,
+    Objective, Plan, PlanProblem, PlannedPath, Prediction, Proof, RejectedPlan, SimpleRule, PLAN_SCHEMA,
 };
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 
 use numaio_machine::ids::NodeId;
 use numaio_schema::{
-    Objective, PathId, PathRates, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin, Transfer,
-    PLAN_PROBLEM_SCHEMA,
+    Objective, PathId, PathRates, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, RateOrigin,
+    Transfer, PLAN_PROBLEM_SCHEMA,
 };
 
 /// Bytes per unit of data, and bytes per second per unit of bandwidth.

@@ -5,9 +5,9 @@ use super::events::EventWriter;
 use super::selection::Selection;
 use crate::commands::placement;
 use crate::commands::program_moves::{
-    build_problem, group_programs, lock, members_of, original_affinities, remove_ended, BalanceConfig,
-    HotMemoryMonitor, Knowledge, MonitoredGroup, Observation, Observer, ProgramGroup, ProgramMover,
-    SeenProgram,
+    build_problem, describe_hot_memory, group_programs, lock, members_of, original_affinities, remove_ended,
+    BalanceConfig, HotMemoryMonitor, Knowledge, MonitoredGroup, Observation, Observer, ProgramGroup,
+    ProgramMover, SeenProgram,
 };
 use crate::failure::Failure;
 use crate::machine::Machine;
@@ -188,7 +188,8 @@ impl BalancingLoop<'_> {
         let topology = self.mover.knowledge.topology;
         for decision in &decisions {
             let described = describe(topology, &problem, &observation, &groups, decision);
-            self.events.write_decision(with_hot_memory(described, &self.hot))?;
+            let hot = self.hot.of(&described.group).map(describe_hot_memory);
+            self.events.write_decision(BalanceDecision { hot, ..described })?;
         }
         for decision in decisions.iter().filter(|decision| decision.to.is_some()) {
             self.perform(&problem, &observation, &groups, decision)?;
@@ -314,21 +315,10 @@ fn describe(
         cpus_on,
         bytes_on: is_readable.then(|| group.bytes_on.clone()),
         hot: None,
-        not_monitored: None,
         to: decision.to,
         predicted_bytes_per_s: decision.predicted_bytes_per_s,
         reason: decision.reason.clone(),
     }
-}
-
-/// Adds what is known of the memory in use.
-fn with_hot_memory(mut decision: BalanceDecision, hot: &HotMemoryMonitor<'_>) -> BalanceDecision {
-    match hot.of(&decision.group) {
-        Some(Ok(found)) => decision.hot = Some(found.summary()),
-        Some(Err(why)) => decision.not_monitored = Some(why.to_owned()),
-        None => {}
-    }
-    decision
 }
 
 /// Returns the traffic of programs with each device, by its name.

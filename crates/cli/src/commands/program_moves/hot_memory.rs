@@ -13,7 +13,7 @@ use numaio_machine::hot_pages::{
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::{huge_page_bytes, read_huge_mappings, read_movable_ranges};
 use numaio_place::ApplyError;
-use numaio_schema::{AppliedChange, HotMemory};
+use numaio_schema::{AppliedChange, HotMemory, MonitoredMemory};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -117,9 +117,17 @@ impl HotGroup {
     }
 
     /// Summarizes it for documents.
-    pub fn summary(&self) -> HotMemory {
+    fn summary(&self) -> MonitoredMemory {
         let hot_bytes = self.ranges.values().map(|ranges| total_bytes(ranges)).sum();
-        HotMemory { monitor: self.monitor, hot_bytes, monitored_bytes: self.monitored_bytes }
+        MonitoredMemory { monitor: self.monitor, hot_bytes, monitored_bytes: self.monitored_bytes }
+    }
+}
+
+/// Describes the result of a monitor for documents.
+pub fn describe_hot_memory(hot: Result<&HotGroup, &str>) -> HotMemory {
+    match hot {
+        Ok(found) => HotMemory::Monitored(found.summary()),
+        Err(why) => HotMemory::NotMonitored(why.to_owned()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Moves of programs with their receipts, and the state that results.
 
 use super::group_inputs::{cpuset_of, members_of, permitted_cpus, Knowledge, OriginalAffinity, ProgramGroup};
-use super::hot_memory::HotGroup;
+use super::hot_memory::{describe_hot_memory, HotGroup};
 use super::observer::{Observation, SeenProgram};
 use crate::failure::Failure;
 use crate::options::Common;
@@ -90,8 +90,7 @@ impl ProgramMover<'_> {
             threads: report.threads,
             threads_in_place: self.threads_in_place(&prepared),
             wanted_bytes,
-            hot: known.map(HotGroup::summary),
-            not_monitored: hot.and_then(Result::err).map(str::to_owned),
+            hot: hot.map(describe_hot_memory),
             moved_bytes: report.moved_bytes,
             left_bytes: report.left,
             kept_bytes,

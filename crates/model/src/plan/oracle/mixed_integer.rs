@@ -1,9 +1,9 @@
 //! Mixed-integer program: each thread count is a choice, so that bytes over threads become linear.
 //! It shares only the instance and the linear programs with the other method.
 
+use super::ordered_sets::SetProgram;
 use crate::plan::branch_and_bound::divide;
 use crate::plan::instance::{Assignment, Instance};
-use super::ordered_sets::SetProgram;
 use crate::plan::plan_document::Solution;
 use crate::plan::search::Effort;
 use crate::plan::validation::PlanError;
