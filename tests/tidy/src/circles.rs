@@ -1,7 +1,8 @@
 //! Import circles: files of a crate that need each other, so that none can be read first.
 //!
-//! File A depends on file B if it names an item that B defines; re-exports are followed, and tests
-//! do not count. The known circles are in `circles.txt`, which only shrinks.
+//! File A depends on file B if it names an item that B defines, in code or in an attribute;
+//! re-exports are followed, and tests do not count. The known circles are in `circles.txt`, which
+//! only shrinks.
 
 use crate::tree::{crates, relative, root, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,11 +94,23 @@ impl<'a> Visit<'a> for Collector {
     }
 
     fn visit_macro(&mut self, call: &'a syn::Macro) {
-        let text = call.tokens.to_string().replace(" :: ", "::");
-        let paths = text.split(|c: char| !(c.is_alphanumeric() || "_:".contains(c)));
-        let words = |path: &str| path.split("::").map(str::to_owned).collect();
-        self.names.extend(paths.filter(|path| path.contains("::")).map(words));
+        self.names.extend(paths_in(&call.tokens.to_string()));
     }
+
+    /// Links of doc comments are no dependencies.
+    fn visit_attribute(&mut self, attribute: &'a Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta {
+            self.names.extend(paths_in(&list.tokens.to_string()));
+        }
+    }
+}
+
+/// Returns the paths in tokens, also those in strings, such as `with = "crate::shard_text"`.
+fn paths_in(tokens: &str) -> impl Iterator<Item = Vec<String>> {
+    let text = tokens.replace(" :: ", "::");
+    let paths = text.split(|c: char| !(c.is_alphanumeric() || "_:".contains(c)));
+    let words = |path: &str| path.split("::").map(str::to_owned).collect();
+    paths.filter(|path| path.contains("::")).map(words).collect::<Vec<_>>().into_iter()
 }
 
 /// Returns the files of a crate by module, without those of tests.

@@ -5,6 +5,9 @@ use clap::Args;
 use numaio_machine::ids::NodeId;
 use std::path::PathBuf;
 
+/// Value of `--baseline` without a file.
+pub const PREVIOUS: &str = "previous";
+
 /// Arguments of `numaio compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
@@ -28,7 +31,7 @@ pub struct CompareArgs {
     ///
     /// A figure changed if the 95 % intervals do not overlap. Exit status 1 if anything changed.
     #[arg(
-        long, value_name = "FILE", num_args = 0..=1, default_missing_value = super::baseline::PREVIOUS,
+        long, value_name = "FILE", num_args = 0..=1, default_missing_value = PREVIOUS,
         conflicts_with_all = ["with", "all", "measure", "node", "device", "level", "all_pairs", "stats"]
     )]
     pub baseline: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! `numaio compare --baseline`: one host now, compared with an earlier measurement of it.
 
-use super::args::CompareArgs;
+use super::args::{CompareArgs, PREVIOUS};
 use crate::documents;
 use crate::failure::Failure;
 use crate::options::Common;
@@ -12,9 +12,6 @@ use numaio_model::{document_changes, DocumentChanges};
 use numaio_schema::{BaselineComparison, ComparedDocuments, Document, BASELINE_SCHEMA};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Value of `--baseline` without a file.
-pub const PREVIOUS: &str = "previous";
 
 /// Kinds of documents with figures.
 const KINDS: [Kind; 4] = [Kind::Model, Kind::Stream, Kind::Latency, Kind::Io];
