@@ -99,7 +99,7 @@ class Generator:
         return text
 
     def add_schema_field(self, schema):
-        """Adds the field `schema`, which older versions of documents leave out of their type."""
+        """Adds the field `schema`, which some types leave out."""
         if "properties" in schema and "schema" not in schema["properties"]:
             schema["properties"]["schema"] = {
                 "type": "string",

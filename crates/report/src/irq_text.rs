@@ -178,16 +178,12 @@ pub fn receipts_text(receipts: &[(&str, &Receipt)], style: &TextStyle) -> String
         page.heading("No changes to undo on this machine.");
     }
     for (id, receipt) in receipts {
-        let when = match receipt.made_at {
-            0 => String::new(),
-            at => format!(", {}", date(at)),
-        };
         let of = if receipt.devices.is_empty() {
             String::new()
         } else {
             format!(" of {}", receipt.devices.join(", "))
         };
-        page.heading(&format!("{id}{of}{when}"));
+        page.heading(&format!("{id}{of}, {}", date(receipt.made_at)));
         if let Some(made) = receipt.underway {
             let all = receipt.applied.len();
             page.paragraph(2, 2, &format!("Interrupted: {made} of {all} changes were applied for certain."));

@@ -103,7 +103,7 @@ pub struct BalanceDecision {
     pub pids: Vec<u32>,
     /// Devices that it uses.
     pub devices: Vec<String>,
-    /// Traffic with each of these devices, by name; empty in older documents.
+    /// Traffic with each of these devices, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub traffic: BTreeMap<String, DeviceTraffic>,
     /// Why the traffic of its sockets is unknown, of one of its programs at least.
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
     use crate::TrafficSource;
 
-    /// A decision and a move with all fields that older events lack.
+    /// A decision and a move with all optional fields.
     const EVENTS: &str = r#"
 {"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 0, "event": {"started": {"every_s": 2.0, "dry_run": false, "numa_balancing": null, "daemons": [], "modeled_nodes": "7", "missing_sockets": "module tcp_diag is missing"}}}
 {"schema": "numaio/balance-event/1", "machine": "a", "at": 1, "round": 3, "event": {"decision": {"group": "pid:72:500", "name": "db", "pids": [72], "devices": ["eth0"], "traffic": {"eth0": {"read_bytes_per_s": 117.0, "write_bytes_per_s": 2.0, "source": "sockets"}}, "unknown_traffic": "other-namespace", "bytes_per_s": 119.0, "cpus_on": {}, "bytes_on": {"4": 352321536}, "hot": {"not_monitored": "DAMON: missing"}, "to": null, "reason": {"reason": "monitoring", "move_bytes": 352321536}}}}

@@ -4,8 +4,8 @@ use crate::read::{parse, schema_of, unexpected, DocumentError};
 use crate::schemas::{
     AGGREGATE_SCHEMA, COMPARISON_SCHEMA, COUNTERS_SCHEMA, FLEET_CHECK_SCHEMA, IO_SCHEMA, LATENCY_SCHEMA,
     MMIO_SCHEMA, MODEL_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA, PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA,
-    PREDICTION_SCHEMA, PREDICTION_SCHEMA_1, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA,
-    TOPOLOGY_SCHEMA, VALIDATION_SCHEMA, VIEW_SCHEMA,
+    PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA,
+    VALIDATION_SCHEMA, VIEW_SCHEMA,
 };
 use crate::{
     AggregateRecord, Comparison, CounterRecord, FleetCheck, IoPrediction, IoRecord, LatencyRecord,
@@ -80,9 +80,7 @@ impl Document {
             VIEW_SCHEMA => Self::View(parse(text)?),
             COMPARISON_SCHEMA => Self::Comparison(parse(text)?),
             VALIDATION_SCHEMA => Self::Validation(parse(text)?),
-            PREDICTION_SCHEMA | PREDICTION_SCHEMA_1 => {
-                Self::Prediction(Box::new(IoPrediction::from_json(text)?))
-            }
+            PREDICTION_SCHEMA => Self::Prediction(parse(text)?),
             PLACEMENT_SCHEMA => Self::Placement(parse(text)?),
             RECEIPT_SCHEMA => Self::Receipt(parse(text)?),
             PLAN_PROBLEM_SCHEMA => Self::PlanProblem(parse(text)?),

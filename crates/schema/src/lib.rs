@@ -36,7 +36,6 @@ mod placement;
 mod plan;
 mod plan_pools;
 mod prediction;
-mod prediction_versions;
 mod provenance;
 mod read;
 mod reading;

@@ -21,15 +21,13 @@ pub enum DocumentError {
         /// The schema of the document.
         found: String,
     },
-    /// An unknown version of a known document.
-    #[error("'{}' was written by {age} numaio; this version reads {known}", found.escape_debug())]
-    UnsupportedVersion {
+    /// A later version of a known document.
+    #[error("'{}' was written by a newer numaio; this version reads {known}", found.escape_debug())]
+    NewerVersion {
         /// The schema of the document.
         found: String,
         /// The known schema.
         known: &'static str,
-        /// Either `a newer` or `an older`.
-        age: &'static str,
     },
     /// A document that does not conform to its schema.
     #[error("field `{field}`: {why}")]
@@ -88,16 +86,16 @@ pub(crate) fn unexpected(found: String, wanted: &'static str) -> DocumentError {
         let (name, version) = schema.rsplit_once('/')?;
         Some((name.to_owned(), version.parse().ok()?))
     };
-    let known_version = split(&found).and_then(|(name, version)| {
+    let known = split(&found).and_then(|(name, version)| {
         let known = SCHEMAS
             .into_iter()
             .chain([wanted])
             .find(|schema| split(schema).is_some_and(|(other, _)| other == name))?;
         (known == wanted || !SCHEMAS.contains(&wanted)).then_some(())?;
-        Some((known, if version > split(known)?.1 { "a newer" } else { "an older" }))
+        (version > split(known)?.1).then_some(known)
     });
-    match known_version {
-        Some((known, age)) if found != known => DocumentError::UnsupportedVersion { found, known, age },
-        _ => DocumentError::WrongKind { wanted, found },
+    match known {
+        Some(known) => DocumentError::NewerVersion { found, known },
+        None => DocumentError::WrongKind { wanted, found },
     }
 }

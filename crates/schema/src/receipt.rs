@@ -16,8 +16,7 @@ pub struct Receipt {
     pub machine: String,
     /// The changes in the order of application, each with the change that undoes it.
     pub applied: Vec<AppliedChange>,
-    /// Start time in seconds since 1970; 0 in older receipts.
-    #[serde(default)]
+    /// Start time in seconds since 1970.
     pub made_at: u64,
     /// Boot ID at the time of application; no change survives a reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +25,7 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
     /// The handlers of each interrupt by its number, as /proc/interrupts named them at the time of
-    /// the change. Empty in older receipts.
+    /// the change.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handlers: BTreeMap<u32, String>,
     /// Number of changes known to be applied; `None` after all were applied.

@@ -85,10 +85,7 @@ pub const PLAN_PROBLEM_SCHEMA: &str = "numaio/plan-problem/1";
 pub const PLAN_SCHEMA: &str = "numaio/plan/1";
 
 /// Schema and version of [`IoPrediction`](crate::IoPrediction).
-pub const PREDICTION_SCHEMA: &str = "numaio/prediction/2";
-
-/// Version 1 of [`IoPrediction`](crate::IoPrediction), which is converted when it is read.
-pub(crate) const PREDICTION_SCHEMA_1: &str = "numaio/prediction/1";
+pub const PREDICTION_SCHEMA: &str = "numaio/prediction/1";
 
 /// Schema and version of [`Receipt`](crate::Receipt).
 pub const RECEIPT_SCHEMA: &str = "numaio/receipt/1";

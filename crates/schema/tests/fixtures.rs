@@ -97,7 +97,7 @@ fn reads_topology_version_1() {
 }
 
 #[test]
-fn reads_prediction_version_1() {
+fn prediction_version_1_round_trips() {
     let text = include_str!("fixtures/prediction-1.json");
     let prediction = IoPrediction::from_json(text).expect("a prediction");
     let capacities = &prediction.capacities;
@@ -108,11 +108,8 @@ fn reads_prediction_version_1() {
     assert_eq!((mix.limits.bytes_per_s, mix.selected, mix.flows.len()), (34712330.0, None, 2));
     let Document::Prediction(document) = Document::from_json(text).expect("a document") else { panic!() };
     assert_eq!(*document, prediction);
-    let time = text.replace("\"max-min\"", "\"time\", \"factor\": 0.97, \"interval\": [0.9, 1.0]");
-    let sharing = &IoPrediction::from_json(&time).expect("a prediction").capacities.sharing[0];
-    assert_eq!((sharing.model, sharing.parameters[0].value), (SharingModel::TimeByStreams, 0.97));
-    let malformed = text.replace("\"cap_source\"", "\"no_source\"");
-    assert!(matches!(IoPrediction::from_json(&malformed), Err(DocumentError::Malformed { .. })));
+    let json = serde_json::to_string(&prediction).expect("JSON");
+    assert_eq!(IoPrediction::from_json(&json).expect("the same prediction"), prediction);
 }
 
 #[test]
@@ -126,7 +123,7 @@ fn host_report_version_1_round_trips() {
     assert!(matches!(nested, Document::Model(_)), "{nested:?}");
     let newer = text.replacen("host-report/1", "host-report/2", 1);
     let error = HostReport::from_json(&newer).expect_err("a newer version");
-    assert!(matches!(error, DocumentError::UnsupportedVersion { age: "a newer", .. }), "{error}");
+    assert!(matches!(error, DocumentError::NewerVersion { .. }), "{error}");
     let cut = HostReport::from_json(&text[..text.len() / 2]).expect_err("half a report");
     assert!(cut.to_string().contains("incomplete JSON"), "{cut}");
 }
@@ -153,7 +150,7 @@ fn guest_plan_version_1_round_trips() {
     assert_eq!((plan.guests[0].memory_bytes(), plan.guests[0].vcpus().len()), (1 << 30, 2));
     assert_eq!(plan.guests[0].function.as_ref().map(|function| function.of.as_str()), Some("eth0"));
     let newer = text.replacen("guest-plan/1", "guest-plan/2", 1);
-    assert!(matches!(GuestPlan::from_json(&newer), Err(DocumentError::UnsupportedVersion { .. })));
+    assert!(matches!(GuestPlan::from_json(&newer), Err(DocumentError::NewerVersion { .. })));
 }
 
 /// Changes of guests, as receipts hold them.
@@ -323,8 +320,8 @@ fn rejects_other_documents_and_versions_by_name() {
         rejected(&newer).to_string(),
         "'numaio/model/2' was written by a newer numaio; this version reads numaio/model/1"
     );
-    let older = newer.replacen("numaio/model/2", "numaio/model/0", 1);
-    assert!(matches!(rejected(&older), DocumentError::UnsupportedVersion { age: "an older", .. }));
+    let unknown = newer.replacen("numaio/model/2", "numaio/model/0", 1);
+    assert_eq!(rejected(&unknown).to_string(), "expected a numaio/model/1, got 'numaio/model/0'");
     let record = include_str!("fixtures/record-1.json");
     assert!(matches!(rejected(record), DocumentError::WrongKind { found, .. } if found == "numaio/record/1"));
     for text in ["{}", "[]", "7", "{\"schema\": 1}"] {

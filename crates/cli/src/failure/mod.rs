@@ -205,9 +205,7 @@ pub fn not_a_document(path: &Path, text: &str, error: &DocumentError) -> Failure
     }
     Failure::file(path, error).hint(match error {
         DocumentError::NotJson(error) if error.is_eof() => "the file is truncated: copy or create it again",
-        DocumentError::UnsupportedVersion { age: "a newer", .. } => {
-            "use a newer numaio, or measure again with this one"
-        }
+        DocumentError::NewerVersion { .. } => "use a newer numaio, or measure again with this one",
         _ => DOCUMENTS,
     })
 }

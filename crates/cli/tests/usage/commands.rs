@@ -218,12 +218,10 @@ fn generates_man_pages_and_completions() {
 fn generates_json_schemas() {
     let home = Home::new();
     home.run(&["generate", "schemas", "--dir", &home.path("schemas")]).ok();
-    let of_file = fs::read_to_string(home.0.join("schemas/prediction-2.json")).expect("a schema");
-    for name in ["prediction", "prediction/2", "numaio/prediction/2"] {
+    let of_file = fs::read_to_string(home.0.join("schemas/prediction-1.json")).expect("a schema");
+    for name in ["prediction", "prediction/1", "numaio/prediction/1"] {
         assert_eq!(home.run(&["generate", "schemas", name]).ok(), of_file, "{name}");
     }
-    let older = home.run(&["generate", "schemas", "prediction/1"]).ok();
-    assert!(older.contains("\"title\": \"numaio/prediction/1\""), "{older}");
     home.run(&["generate", "schemas", "letter"])
         .failed(2, &["no document 'letter'", "hint: ", "numaio/model/1"]);
     home.run(&["generate", "schemas"]).failed(2, &["<DOCUMENT>"]);

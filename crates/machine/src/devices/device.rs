@@ -15,7 +15,7 @@ pub struct Device {
     /// User-visible names, the most common first: `eth0`, `nvme0n1`, `mlx5_0`, `cuda:0`. May be
     /// empty.
     pub names: Vec<String>,
-    /// Class of each name, where sysfs has it; empty in documents of older versions.
+    /// Class of each name, where sysfs has it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub name_classes: BTreeMap<String, NameClass>,
     /// PCI address, if it is on PCI.

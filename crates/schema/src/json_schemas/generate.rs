@@ -26,7 +26,6 @@ use crate::ping::PingRecord;
 use crate::placement::PlacementPlan;
 use crate::plan::{Plan, PlanProblem};
 use crate::prediction::IoPrediction;
-use crate::prediction_versions::PredictionV1;
 use crate::receipt::Receipt;
 use crate::record::Record;
 use crate::schemas::*;
@@ -86,7 +85,6 @@ pub fn generate_definitions() -> Value {
         PLAN_PROBLEM_SCHEMA: PlanProblem,
         PLAN_SCHEMA: Plan,
         PREDICTION_SCHEMA: IoPrediction,
-        PREDICTION_SCHEMA_1: PredictionV1,
         RECEIPT_SCHEMA: Receipt,
         RECORD_SCHEMA: Record,
         COST_SCHEMA: ProgramCost,
