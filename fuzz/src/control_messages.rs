@@ -10,6 +10,8 @@ use numaio_mover_linux::port::net::PublicKey;
 use numaio_transfer::daemon::config::Config;
 use numaio_transfer::daemon::hello::CapacityExchange;
 use numaio_transfer::daemon::session_ipc::MAX_REQUEST_BYTES;
+use numaio_transfer::negotiated_options::NegotiatedOptions;
+use numaio_transfer::options::{DeletionLimits, OmittedAttributes};
 use numaio_transfer::peer::{GrantKind, Grants};
 use serde_json::{json, Value};
 use std::net::IpAddr;
@@ -236,14 +238,24 @@ pub fn paths(input: &[u8]) {
 }
 
 fn transfer_request(from: &[&[u8]], to: &[u8]) -> Value {
-    json!({
+    let mut request = json!({
         "numaio_copy": 1, "from": from, "to": to, "listed": null, "recursive": true, "archive": true,
         "rules": [{"include": false, "pattern": b"*.o"}], "sizes": [0, u64::MAX], "checksum": false,
         "manifest": false, "numeric_ids": false, "update": false, "ignore_times": false, "delete": false,
         "in_place": false, "rehearse": false, "told": true, "hash": 1, "fsync": 1, "limit": null,
-        "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "sparing": true, "acls": true,
+        "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "sparing": true, "again": false,
         "transfer": ([7; 16]),
-    })
+    });
+    let capabilities = json!({"unasked": false, "links": true, "acls": true, "block": null});
+    let choices = json!({
+        "omitted": OmittedAttributes::default(), "deletion": DeletionLimits::default(), "active_files": "Fail",
+        "reflink": "Never", "io": "Auto", "work_sharing": true, "direct": "Auto", "order": "Auto", "mode": "Auto",
+    });
+    let negotiated = json!(NegotiatedOptions::default());
+    for more in [capabilities, choices, negotiated] {
+        request.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    }
+    request
 }
 
 fn line(message: &Value) -> Vec<u8> {
@@ -271,25 +283,29 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut end = totals.clone();
     (end["event"], end["done"], end["seconds"]) = (json!("end"), json!(true), json!(1.5));
     let mut progress = totals;
-    progress["event"] = json!("progress");
+    (progress["event"], progress["reached"]) = (json!("progress"), json!(7));
     let mut seeds = vec![
-        line(&json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true})),
-        line(&json!({"numaio_copy": 1, "user": null, "root": "\u{7f}".repeat(4_000), "take": true})),
+        line(&json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true, "capacity": {}})),
+        line(
+            &json!({"numaio_copy": 1, "user": null, "root": "\u{7f}".repeat(4_000), "take": true, "capacity": {}}),
+        ),
         [source_request(&[b"a", b"in/b"]), b"\"Lanes\"\n".to_vec()].concat(),
         [sink_request(b"a/new", false), b"\"Tunnel\"\n".to_vec()].concat(),
         line(&json!({"ask": {"Source": listed}, "offer": null})),
-        line(&json!({"Ready": {"one_file": false, "door": {"Ok": opened}, "packs": true}})),
+        line(
+            &json!({"Ready": {"one_file": false, "door": {"Ok": opened}, "remarks": [], "unasked": false, "links": true, "acls": false, "block": null}}),
+        ),
         line(&json!({"event": "did", "action": "copied", "name": "a/b", "bytes": 7})),
         b"@numaio system Linux x86_64\n@numaio there\n@numaio sum abc\n@numaio file /home/a/.cache/x\n"
             .to_vec(),
     ];
     seeds.extend([
-        json!({"Welcome": {"streams": 8}}),
+        json!({"Welcome": {"streams": 8, "capacity": "reports"}}),
         json!({"Refused": "no"}),
         json!({"Busy": "later"}),
-        json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "packs": false}}),
+        json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "remarks": [], "unasked": true, "links": true, "acls": false, "block": 65536}}),
         json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
-        json!({"Admission": {"user": "ada", "root": "data", "direction": "read", "can_wait": true}}),
+        json!({"Admission": {"user": "ada", "root": "data", "direction": "read", "capacity": {}}}),
         json!({"Queued": {"position": 1, "why": "sda serves 1 at once"}}),
         json!({"Submit": {"file_systems": [[7, "read"]], "network": ["192.0.2.9", "write"], "rate_limit": null}}),
         json!({"Progress": 7}),

@@ -3,7 +3,7 @@
 use crate::name::Name;
 use crate::wire::TransferId;
 
-/// Start of the names of journals, in the root of the sink, and the name that an older numaio uses.
+/// Start of the names of journals, in the root of the sink.
 pub const JOURNAL: &[u8] = b".numaio-journal";
 /// Hexadecimal digits after [`JOURNAL`] and a hyphen.
 const JOURNAL_DIGITS: usize = 16;
@@ -47,7 +47,7 @@ pub fn marker_name(transfer: TransferId, of: MarkedDirectory) -> Vec<u8> {
 /// Returns whether a component names a journal.
 pub fn is_journal(component: &[u8]) -> bool {
     let digits = component.strip_prefix(JOURNAL).and_then(|rest| rest.strip_prefix(b"-"));
-    component == JOURNAL || digits.is_some_and(|digits| is_hex(digits, JOURNAL_DIGITS))
+    digits.is_some_and(|digits| is_hex(digits, JOURNAL_DIGITS))
 }
 
 /// Returns the name of the journal of shard `number` of a transfer of these objects.

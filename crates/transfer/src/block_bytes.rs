@@ -20,13 +20,14 @@ mod tests {
 
     #[test]
     fn rejects_invalid_sizes_of_peers() {
-        let parse = |json: &str| serde_json::from_str::<Capabilities>(json);
-        let bytes = |json: &str| parse(json).expect("capabilities").block_size().bytes();
-        assert_eq!(bytes("{}"), 1 << 20, "an older numaio");
-        assert_eq!(bytes(r#"{"block":null}"#), 1 << 20);
-        assert_eq!(bytes(r#"{"block":65536}"#), 65_536);
-        for json in [r#"{"block":0}"#, r#"{"block":65537}"#, r#"{"block":33554432}"#, r#"{"block":"1M"}"#] {
-            assert!(parse(json).is_err(), "{json}");
+        let parse = |block: &str| {
+            let json = format!(r#"{{"unasked":false,"links":true,"acls":true,"block":{block}}}"#);
+            serde_json::from_str::<Capabilities>(&json)
+        };
+        let bytes = |block: &str| parse(block).expect("capabilities").block_size().bytes();
+        assert_eq!((bytes("null"), bytes("65536")), (1 << 20, 65_536));
+        for block in ["0", "65537", "33554432", r#""1M""#] {
+            assert!(parse(block).is_err(), "{block}");
         }
     }
 }

@@ -462,14 +462,6 @@ pub enum TransferError {
     /// A restricted user wants to place the threads of the peer.
     #[error("a daemon or restricted peer places its threads itself: omit --remote-plan")]
     RemotePlanNotAllowed,
-    /// An older numaio would ignore an option.
-    #[error("the numaio on {host} is older and does not know {option}")]
-    UnknownOption {
-        /// The option.
-        option: &'static str,
-        /// Name of the host.
-        host: String,
-    },
     /// A client of a daemon requests another side than it announced.
     #[error("the request is for another side than the hello")]
     OtherSide,

@@ -44,10 +44,8 @@ pub struct Progress {
     /// Totals of all attempts.
     #[serde(flatten)]
     pub totals: JobTotals,
-    /// [Progress of this attempt](numaio_mover::drive::TransferCore::progress); missing in an older
-    /// numaio.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reached: Option<u64>,
+    /// [Progress of this attempt](numaio_mover::drive::TransferCore::progress).
+    pub reached: u64,
 }
 
 /// Returns the totals of a transfer as job records and events store them.
@@ -274,7 +272,7 @@ mod tests {
         for event in [
             Event::Did(change),
             Event::Problem(problem.clone()),
-            Event::Progress(Progress { totals, reached: Some(9) }),
+            Event::Progress(Progress { totals, reached: 9 }),
             Event::End(EndEvent { done: true, seconds: 0.5, totals, shard: Shard::new(2, 8).ok() }),
         ] {
             assert_eq!(serde_json::from_str::<Event>(&event.line()).expect("an event"), event);

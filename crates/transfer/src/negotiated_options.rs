@@ -4,16 +4,14 @@
 use numaio_mover::shard::Shard;
 use serde::{Deserialize, Serialize};
 
-/// Options that an older numaio does not know. It omits them from a request, and a peer that would
-/// ignore one is not used.
+/// Options of a transfer that select entries, and change what is copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct NegotiatedOptions {
     /// Copy mount points below a source as empty directories.
     pub one_file_system: bool,
     /// Copy the targets of symbolic links.
     pub copy_links: bool,
-    /// Copy the targets of links that the user named; an older numaio copies the links.
+    /// Copy the targets of links that the user named.
     pub follow_named: bool,
     /// Remove entries, except directories, at the source when the sink has stored them.
     pub remove_source_files: bool,

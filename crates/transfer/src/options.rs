@@ -8,7 +8,6 @@ use numaio_mover::hash::HashKind;
 use numaio_mover::port::BlockSize;
 use numaio_mover::source::{ReadMode, ReadOrder};
 use numaio_mover_linux::files::DirectIo;
-use numaio_mover_linux::port::net::MAX_STREAMS;
 use serde::{Deserialize, Serialize};
 
 /// Values that an option names.
@@ -27,8 +26,7 @@ pub struct CopyOptions {
     pub recursive: bool,
     /// Preserve modes, groups, extended attributes and ACLs; as root also users and devices.
     pub archive: bool,
-    /// Attributes of [`CopyOptions::archive`] to leave out, and times; unknown to an older numaio.
-    #[serde(default)]
+    /// Attributes of [`CopyOptions::archive`] to leave out, and times.
     pub omitted: OmittedAttributes,
     /// Filter rules; the first match decides.
     pub rules: Vec<FilterRule>,
@@ -47,14 +45,11 @@ pub struct CopyOptions {
     pub ignore_times: bool,
     /// Remove files that the source does not have.
     pub delete: bool,
-    /// Limits of that; unknown to an older numaio.
-    #[serde(default)]
+    /// Limits of that.
     pub deletion: DeletionLimits,
-    /// Copy files that change meanwhile as they were read; unknown to an older numaio.
-    #[serde(default)]
+    /// Copy files that change meanwhile as they were read.
     pub active_files: ActiveFiles,
-    /// When files are cloned within a machine; unknown to an older numaio.
-    #[serde(default)]
+    /// When files are cloned within a machine.
     pub reflink: Reflink,
     /// Write to existing files directly.
     pub in_place: bool,
@@ -71,38 +66,31 @@ pub struct CopyOptions {
     /// Maximum bytes of data per second.
     #[serde(rename = "limit")]
     pub bytes_per_second: Option<u64>,
-    /// Compression for another host; unknown to an older numaio.
-    #[serde(default)]
+    /// Compression for another host.
     pub compress: Compress,
     /// Placement of threads and buffers.
     pub placement: Placement,
     /// Number of reading threads, and of writing threads.
     pub threads: Option<u32>,
-    /// Direct I/O; unknown to an older numaio, which uses threads only.
-    #[serde(default)]
+    /// Direct I/O.
     pub io: Io,
-    /// Whether idle threads help the groups of other devices and nodes; unknown to an older numaio.
-    #[serde(default = "default_work_sharing")]
+    /// Whether idle threads help the groups of other devices and nodes.
     pub work_sharing: bool,
-    /// Which blocks go past the page cache; an older numaio decides itself.
-    #[serde(default)]
+    /// Which blocks go past the page cache.
     pub direct: Direct,
-    /// The order of reads; an older numaio decides itself.
-    #[serde(default)]
+    /// The order of reads.
     pub order: Order,
-    /// How threads share the files; an older numaio decides itself.
-    #[serde(default)]
+    /// How threads share the files.
     pub mode: Mode,
     /// The block size that the user wants; sent as a capability.
     #[serde(skip)]
     pub block: Option<BlockSize>,
-    /// Number of data connections to the sink; an older numaio omits it and may use the maximum.
-    #[serde(default = "most_streams")]
+    /// Number of data connections to the sink.
     pub streams: u16,
-    /// Whether the source may use fewer connections if that is better; an older numaio uses all.
-    #[serde(default, rename = "sparing")]
+    /// Whether the source may use fewer connections if that is better.
+    #[serde(rename = "sparing")]
     pub may_use_fewer_streams: bool,
-    /// Options that an older numaio does not know.
+    /// Options that select entries, and change what is copied.
     #[serde(flatten)]
     pub negotiated: NegotiatedOptions,
 }
@@ -171,14 +159,6 @@ pub struct DeletionLimits {
     /// Remove also what the filter rules exclude; unknown to an older numaio.
     #[serde(default)]
     pub excluded: bool,
-}
-
-fn default_work_sharing() -> bool {
-    true
-}
-
-fn most_streams() -> u16 {
-    MAX_STREAMS as u16
 }
 
 /// How blocks are read and written past the page cache.
@@ -328,7 +308,7 @@ impl Choice for Fsync {
 }
 
 /// Numbers the values of choices in the order of [`Choice::ALL`], and refuses other numbers: they
-/// belong to a newer or hostile peer.
+/// come from a hostile peer.
 macro_rules! numbered {
     ($($name:ident: $what:literal),*) => {$(
         impl TryFrom<u8> for $name {

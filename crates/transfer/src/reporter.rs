@@ -93,11 +93,6 @@ pub enum Notice {
         /// Why.
         why: String,
     },
-    /// An older numaio cannot decompress.
-    Uncompressed {
-        /// Name of the host.
-        host: String,
-    },
     /// An address of the other host has no data connection.
     UnusedAddress {
         /// The address.
@@ -157,9 +152,6 @@ impl fmt::Display for Notice {
                 })
             }
             Self::NoCapacity { why } => write!(f, "continuing without this host's daemon: {why}"),
-            Self::Uncompressed { host } => {
-                write!(f, "the numaio on {host} is older and cannot unpack data: sending it uncompressed")
-            }
             Self::UnusedAddress { address } => {
                 write!(f, "no data connection to {address}: other addresses are used instead")
             }
@@ -280,7 +272,7 @@ impl<'a> Reporter<'a> {
             );
         }
         self.entries = core.entry_counts().into();
-        self.progress(job_totals(core.totals()), Some(core.progress()));
+        self.progress(job_totals(core.totals()), core.progress());
     }
 
     fn report(&mut self, report: Report) {
@@ -330,7 +322,7 @@ impl<'a> Reporter<'a> {
         self.observer.event(&Event::Problem(event::to_job_problem(&problem, name)));
     }
 
-    fn progress(&mut self, totals: JobTotals, reached: Option<u64>) {
+    fn progress(&mut self, totals: JobTotals, reached: u64) {
         let totals = self.earlier.map_or(totals, |earlier| add_totals(earlier, totals));
         self.observer.event(&Event::Progress(Progress { totals, reached }));
     }

@@ -8,7 +8,7 @@ use crate::options::{CopyOptions, DeletionLimits};
 use crate::placement::Placer;
 use crate::remote::{host_to_host, RemoteTransfer};
 use crate::reporter::{Observer, Reporter, TransferEnd};
-use crate::request::{TransferRequest, RETRY_VARIABLE};
+use crate::request::TransferRequest;
 use crate::transfer::Transfer;
 use crate::TransferError;
 
@@ -47,9 +47,8 @@ impl Transfer {
         observer: &mut dyn Observer,
         placer: &dyn Placer,
     ) -> Result<TransferEnd, TransferError> {
-        let is_retry = self.is_retry || self.attached && std::env::var_os(RETRY_VARIABLE).is_some();
         let ends = (&self.sources[..], &self.destination);
-        let request = TransferRequest::new(ends, options, self.plans.clone(), is_retry)?;
+        let request = TransferRequest::new(ends, options, self.plans.clone(), self.is_retry)?;
         let mut reporter = Reporter::new(observer, self.options.dry_run);
         reporter.sends = self.destination.host.is_some();
         reporter.max_errors = self.max_errors;

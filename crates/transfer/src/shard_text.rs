@@ -16,13 +16,19 @@ pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Shard>, 
 
 #[cfg(test)]
 mod tests {
-    use crate::negotiated_options::NegotiatedOptions;
+    use numaio_mover::shard::Shard;
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    struct Request {
+        #[serde(with = "crate::shard_text")]
+        shard: Option<Shard>,
+    }
 
     #[test]
     fn rejects_invalid_shards_of_peers() {
-        let parse = |json: &str| serde_json::from_str::<NegotiatedOptions>(json);
+        let parse = |json: &str| serde_json::from_str::<Request>(json);
         let shard = |json: &str| parse(json).expect("options").shard.map(|shard| shard.to_string());
-        assert_eq!(shard("{}"), None, "an older numaio");
         assert_eq!(shard(r#"{"shard":null}"#), None);
         assert_eq!(shard(r#"{"shard":"2/8"}"#).as_deref(), Some("2/8"));
         for json in [r#"{"shard":"9/8"}"#, r#"{"shard":"0/0"}"#, r#"{"shard":2}"#] {

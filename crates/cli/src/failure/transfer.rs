@@ -99,7 +99,6 @@ fn hint_about_others(error: &TransferError) -> Option<Cow<'static, str>> {
         TransferError::OwnerNotPermitted { kind: "group", .. } => {
             "other users can set the groups that they belong to"
         }
-        TransferError::UnknownOption { .. } => "install this version there, or omit the option",
         TransferError::NotNumaio { host, .. } => {
             return Some(
                 format!(

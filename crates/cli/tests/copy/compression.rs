@@ -39,14 +39,6 @@ fn home(files: &[(&str, Vec<u8>)], through: &str) -> Home {
 
 const PLAIN: &str = "exec sh -c \"$*\"";
 
-/// Simulates a peer that predates compression: request and reply lack the fields for it, and the
-/// request lacks the number of connections.
-const OLDER: &str = "\
-{ IFS= read -r call; printf '%s\\n' \"$call\" | sed -e 's/\"compress\":\"[A-Za-z]*\",//' \
-    -e 's/\"streams\":[0-9]*,\"sparing\":[a-z]*,//'; exec cat; } |
-sh -c \"$*\" |
-{ IFS= read -r answer; printf '%s\\n' \"$answer\" | sed 's/,\"packs\":true//'; exec cat; }";
-
 fn copy(home: &Home, args: &[&str]) -> CommandOutput {
     let args = [&["copy", "-a", "--json", "--remote-numaio", env!("CARGO_BIN_EXE_numaio")], args].concat();
     let command = &mut home.numaio(&args);
@@ -122,26 +114,6 @@ fn auto_compresses_for_a_slow_link() {
     assert!(bytes == 6 << 20 && compressed < 2 << 20, "{compressed} of {bytes}");
     assert_eq!(sent("random", "auto"), (1 << 20, 1 << 20), "incompressible data is sent as it is");
     assert_eq!(sent("random", "none"), (1 << 20, 1 << 20));
-}
-
-#[test]
-fn older_peer_gets_uncompressed_data() {
-    let home = home(&mixed(), OLDER);
-    for path_option in ["--tunnel", "--streams=30"] {
-        for (from, to) in [("src/", "host:there"), ("host:src/", "back")] {
-            let output = copy(&home, &[path_option, "--ignore-times", "--compress", "zstd", from, to]);
-            assert!(
-                output.err.contains("the numaio on host is older and cannot unpack data"),
-                "{}",
-                output.err
-            );
-            let (bytes, sent) = byte_counts(output);
-            assert!(bytes > 0 && bytes == sent, "{from}: {sent} of {bytes}");
-            same(&home, to.trim_start_matches("host:"));
-        }
-    }
-    let output = copy(&home, &["--ignore-times", "src/", "host:there"]);
-    assert!(!output.err.contains("older"), "compression was not requested: {}", output.err);
 }
 
 #[test]

@@ -227,15 +227,15 @@ fn link_below_the_source_does_not_replace_its_own_target() {
     assert!(home.0.join("to/file").is_symlink() && home.0.join("to/name").is_file());
 }
 
-/// A retry that another host started (`NUMAIO_AGAIN`): the previous attempt may still be finishing.
+/// A retry that another host started: the previous attempt may still be finishing.
 #[test]
 fn retry_waits_for_the_previous_attempt() {
     let home = Home::new();
     files(&home, &["src/small"]);
     fs::write(home.0.join("src/large"), vec![b'a'; 40 << 20]).expect("a file");
     let mut first = start_slow_copy(&home, &["-r", "src/"], "dst", "12M", 16 << 20);
-    let mut retry = home.numaio(&["copy", "--attached", "--json", "-r", "src/", "dst"]);
-    let retry = retry.env("NUMAIO_AGAIN", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut retry = home.numaio(&["copy", "--attached", "--retry-attempt", "--json", "-r", "src/", "dst"]);
+    let retry = retry.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut retry = retry.spawn().expect("numaio");
     // It exits when its standard input closes.
     let (held, mut output) = (retry.stdin.take(), String::new());

@@ -53,35 +53,6 @@ ls inside";
     assert_eq!(output.ok(), format!("{tree}\n{tree}\n{tree}\n{back}\ninside\n"));
 }
 
-/// The reply of an older numaio does not list the options that it knows.
-#[test]
-fn refuses_an_option_that_an_older_peer_would_ignore() {
-    let home = Home::new();
-    fs::create_dir(home.0.join("src")).expect("a folder");
-    home.file("src/f", "f");
-    let ssh = home.local_ssh();
-    // Only the first line is text.
-    let rewrite = "| { IFS= read -r reply; echo \"$reply\" | sed 's/\"knows\":/\"knew\":/'; exec cat; }\n";
-    let script = fs::read_to_string(&ssh).expect("a script");
-    fs::write(&ssh, script.replace("exec ", "").trim_end().to_owned() + rewrite).expect("a script");
-    let numaio = env!("CARGO_BIN_EXE_numaio");
-    let copy = |args: &[&str]| {
-        let args = [&["copy", "--remote-numaio", numaio, "-r"], args].concat();
-        CommandOutput::of(home.numaio(&args).env("NUMAIO_SSH", &ssh).limited_output().expect("numaio"))
-    };
-    let words = ["the numaio on host is older and does not know --one-file-system", "install this version"];
-    copy(&["-x", "host:src/", "back"]).failed(1, &words);
-    copy(&["-x", "--delete", "src/", "host:to"]).failed(1, &words);
-    assert!(!home.0.join("back/f").exists() && !home.0.join("to/f").exists());
-    // It would copy all files.
-    copy(&["--shard=1/2", "host:src/", "back"]).failed(1, &["is older and does not know --shard"]);
-    copy(&["--finish", "src/", "host:to"]).failed(1, &["is older and does not know --finish"]);
-    copy(&["host:src/", "back"]).ok();
-    // Without --delete, only the source needs to know it.
-    copy(&["-x", "src/", "host:to"]).ok();
-    assert!(home.0.join("back/f").exists() && home.0.join("to/f").exists());
-}
-
 /// Lists the entries below a directory, with the contents of files and the targets of links.
 fn contents(root: &Path) -> Vec<String> {
     fn add(root: &Path, folder: &str, lines: &mut Vec<String>) {

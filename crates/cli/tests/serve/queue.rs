@@ -2,7 +2,6 @@
 
 use crate::client::{open, same, skipped, User, HEAD, OPEN};
 use crate::daemon::{error_lines, Daemon};
-use crate::serve::{keys_of, open_control_channel};
 use crate::support::{kill, until, CommandOutput, Limited};
 use std::fs;
 use std::process::Child;
@@ -56,21 +55,6 @@ fn session_beyond_the_limit_of_its_user_waits() {
     CommandOutput::of(first.wait_with_output().expect("ended"));
     assert_eq!(second.end(), Some(0));
     same(&user.home, "src", &daemon.home.0.join("data/second"));
-}
-
-#[test]
-fn client_that_cannot_wait_is_refused() {
-    let user = User::new();
-    let limited = format!("{}sessions = 1\n", user.known_as("alice"));
-    let daemon = Daemon::start(&format!("{HEAD}{OPEN}{limited}"));
-    user.trust(&daemon);
-    let first = user.copying_slowly(&daemon, "100K");
-    // The hello of an older numaio.
-    let hello = "{\"numaio_copy\":1,\"root\":\"data\",\"take\":true}";
-    let (_channel, greeting) = open_control_channel(&daemon, &keys_of(&user), hello);
-    assert!(greeting.contains("Busy") && greeting.contains("alice has 1 sessions already"), "{greeting}");
-    kill("-TERM", first.id());
-    drop(first.wait_with_output());
 }
 
 /// Returns the name of the device of the root `data`; `None` if it has none.

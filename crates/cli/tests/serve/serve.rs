@@ -395,8 +395,8 @@ fn rejects_requests_of_a_hostile_user() {
     fs::write(daemon.home.0.join("outside/secret"), "secret").expect("a file");
     let outside = daemon.home.path("outside");
     let (take, put) = (
-        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":true}",
-        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":false}",
+        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":true,\"capacity\":{}}",
+        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":false,\"capacity\":{}}",
     );
     let answer = |hello: &str, call: &str| {
         let (channel, greeting) = open_control_channel(&daemon, &keys, hello);

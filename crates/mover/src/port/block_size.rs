@@ -46,7 +46,7 @@ impl BlockSize {
 }
 
 impl Default for BlockSize {
-    /// Returns the size of an older numaio, and of all transfers without another choice.
+    /// Returns the size of transfers without another choice.
     fn default() -> Self {
         Self(BLOCK as u32)
     }

@@ -84,7 +84,7 @@ impl<B: AsRef<[u8]>> Source<B> {
     /// Adds a regular file whose entry is sent next.
     fn add_file(&mut self, path: FilePath, name: &Name, content: &Content, found: &FileInfo) {
         let block = self.options.policy.block;
-        let data = blocks_with_data(content, found, block).filter(|_| self.options.holes);
+        let data = blocks_with_data(content, found, block);
         let at = (self.options.storage.device_of(path.root), path);
         let file = AnnouncedFile::new(at, name.clone(), found.metadata.identity(), content.clone(), data);
         self.files.insert(self.announcements.next(), file);

@@ -23,7 +23,7 @@ pub(super) fn inode(
         false => Err("device files are not copied".to_owned()),
     };
     let kind = match metadata.kind {
-        FileKind::File => Kind::File(content(found, options.changed).map_err(text)?),
+        FileKind::File => Kind::File(content(found).map_err(text)?),
         FileKind::Directory => Kind::Directory,
         FileKind::Symlink => {
             Kind::Symlink(Target::new(found.target.clone().unwrap_or_default()).map_err(text)?)
@@ -67,7 +67,7 @@ fn xattrs(found: &FileInfo, options: &SourceOptions, accounts: &mut Accounts) ->
     Ok(xattrs)
 }
 
-fn content(found: &FileInfo, send_ctime: bool) -> Result<Content, EntryError> {
+fn content(found: &FileInfo) -> Result<Content, EntryError> {
     let metadata = &found.metadata;
     let content = match &found.data {
         None => Content::dense(metadata.size),
@@ -76,9 +76,9 @@ fn content(found: &FileInfo, send_ctime: bool) -> Result<Content, EntryError> {
             Content::from_extents(metadata.size, extents)
         }
     }?;
-    let is_sent = send_ctime && metadata.size >= CTIME_MIN_SIZE;
+    let is_large = metadata.size >= CTIME_MIN_SIZE;
     let changed =
-        is_sent.then(|| Time::new(metadata.ctime.seconds, metadata.ctime.nanoseconds)).transpose()?;
+        is_large.then(|| Time::new(metadata.ctime.seconds, metadata.ctime.nanoseconds)).transpose()?;
     Ok(content.with_ctime(changed))
 }
 

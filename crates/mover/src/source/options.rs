@@ -74,8 +74,6 @@ pub struct SourceOptions {
     pub policy: ChunkPolicy,
     /// Whether files that change while they are read are sent as they were read, and reported.
     pub active_files: bool,
-    /// Whether the sink accepts files that are truncated meanwhile.
-    pub truncation: bool,
     /// The devices that hold the roots, with the order and the limit of reads in flight of each.
     pub storage: SourceStorage,
     /// How threads share the files of each device.
@@ -87,14 +85,10 @@ pub struct SourceOptions {
     pub compress: CompressMode,
     /// Whether to send data without waiting for requests, to a destination that is almost empty.
     pub eager: bool,
-    /// Whether the sink accepts separately announced holes, for files that have too many.
-    pub holes: bool,
     /// Whether to send hard links; otherwise each name becomes a file of its own at the sink.
     pub links: bool,
     /// Whether the sink accepts ACLs with account names; otherwise they have numeric IDs only.
     pub acls: bool,
-    /// Whether the sink accepts the ctime of large files.
-    pub changed: bool,
     /// Maps user and group names; `None` omits them.
     pub accounts: Option<AccountLookup>,
     /// The identity of the transfer.

@@ -93,7 +93,7 @@ impl<B: AsRef<[u8]>> Source<B> {
         }
         for (file, extent, fault) in faults {
             match fault.why == FaultKind::Changed && self.options.active_files {
-                true => self.read_as_it_is(file, extent, &fault),
+                true => self.read_as_it_is(file, extent),
                 false => self.fail(file, &fault),
             }
         }
@@ -101,15 +101,14 @@ impl<B: AsRef<[u8]>> Source<B> {
 
     /// Reads a piece of a file that has changed since it was announced. If it is shorter now, the
     /// rest of it is read when everything else was sent.
-    fn read_as_it_is(&mut self, number: FileNumber, extent: Extent, fault: &Fault) {
+    fn read_as_it_is(&mut self, number: FileNumber, extent: Extent) {
         let Some(file) = self.files.get_mut(number) else { return };
         match file.read_again(extent) {
             true => self.read_again(number, extent),
-            false if self.options.truncation => {
+            false => {
                 file.add_unread(extent);
                 self.look_up_end(number);
             }
-            false => self.fail(number, fault),
         }
     }
 

@@ -45,7 +45,6 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
         hash: HashKind::None,
         policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port(BlockSize::default()) },
         active_files: false,
-        truncation: true,
         storage: SourceStorage::single(SourceDevice {
             reads: 2,
             order: if by_address { ReadOrder::PhysicalIfSlow } else { ReadOrder::Inode },
@@ -54,10 +53,8 @@ pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
         limit: None,
         compress: CompressMode::None,
         eager,
-        holes: true,
         links: true,
         shard: None,
-        changed: true,
         acls: true,
         transfer: TRANSFER,
     }

@@ -14,7 +14,7 @@ use numaio_schema::{
     ActiveSessions, DaemonState, TransferCounts, TransferDirection, TransferRecord, TransferResult,
     DAEMON_STATE_SCHEMA, TRANSFER_RECORD_SCHEMA,
 };
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -24,15 +24,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often the state is written if it has changed.
 const STATE_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of transfers that are remembered to detect retries of older clients.
-const MAX_TRANSFERS: usize = 4096;
 
 /// Accounts of the sessions of a daemon.
 pub struct Accounting {
     log: Log,
     writer: RecordWriter,
-    /// Identities of the last transfers.
-    transfers: Mutex<VecDeque<String>>,
 }
 
 /// The start of a session.
@@ -51,7 +47,7 @@ impl SessionStartTime {
 impl Accounting {
     /// Accounts that use a log.
     pub fn new(log: &Log) -> Self {
-        Self { log: log.clone(), writer: RecordWriter::default(), transfers: Mutex::default() }
+        Self { log: log.clone(), writer: RecordWriter::default() }
     }
 
     /// Logs and records a session whose process has exited: with its report, or without one if it
@@ -90,7 +86,7 @@ impl Accounting {
             direction,
             result: end.result,
             reason: sanitize(&end.reason),
-            retry: self.is_retry(&end),
+            retry: end.is_retry,
             transfer: sanitize(&end.transfer),
             seconds,
             bytes_per_s: (counts.bytes as f64 / seconds.max(0.001)).round(),
@@ -100,21 +96,6 @@ impl Accounting {
         if let Some(options) = &config.records {
             self.writer.write(&self.log, options, Day::of(SystemTime::now()), &record);
         }
-    }
-
-    /// Returns whether an earlier session attempted the same transfer.
-    fn is_retry(&self, end: &SessionEnd) -> bool {
-        if end.transfer.is_empty() {
-            return end.is_retry;
-        }
-        let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = transfers.contains(&end.transfer);
-        if !is_known {
-            transfers.push_back(end.transfer.clone());
-            let surplus = transfers.len().saturating_sub(MAX_TRANSFERS);
-            transfers.drain(..surplus);
-        }
-        is_known || end.is_retry
     }
 
     /// Starts a thread that writes the state and deletes old records, so that a slow disk does not
@@ -259,19 +240,5 @@ mod tests {
         assert!(log_text(&refused)
             .starts_with("192.0.2.7:40112: alice: refused: there is no root \"x\" for alice; files=40 "));
         assert_eq!(level(TransferResult::Refused), LogLevel::Warning);
-    }
-
-    #[test]
-    fn same_transfer_is_a_retry() {
-        let sink: crate::ssh::stderr_relay::LineSink = Arc::new(|_| ());
-        let accounting = Accounting::new(&Log::new(sink, false));
-        let status = ExitStatus::from_raw(9);
-        let end = |transfer: &str| SessionEnd { transfer: transfer.to_owned(), ..unreported(status) };
-        let retries = ["a", "b", "a", "", ""].map(|transfer| accounting.is_retry(&end(transfer)));
-        assert_eq!(retries, [false, false, true, false, false]);
-        let others = (0..MAX_TRANSFERS).map(|number| accounting.is_retry(&end(&number.to_string())));
-        assert_eq!(others.filter(|is_retry| *is_retry).count(), 0);
-        assert!(!accounting.is_retry(&end("a")), "it was forgotten");
-        assert!(accounting.is_retry(&SessionEnd { is_retry: true, ..end("new") }));
     }
 }

@@ -598,7 +598,7 @@ mod tests {
     ) -> Result<QueuedTransferPlace, String> {
         let (user, root) = (user.to_owned(), root.to_owned());
         let direction = TransferDirection::Read;
-        let request = AdmissionRequest { user, root, direction, can_wait: true, capacity: None };
+        let request = AdmissionRequest { user, root, direction, capacity: Some(HelloCapacity::default()) };
         queue.0.enter_session(&request, None, &queue.1)
     }
 

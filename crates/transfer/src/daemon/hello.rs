@@ -4,6 +4,7 @@
 use crate::capacity::messages::CapacityOffer;
 use crate::line::sanitize;
 use crate::request::VERSION;
+use crate::TransferError;
 use numaio_mover::wire::Side;
 use numaio_schema::LentCapacity;
 use serde::{Deserialize, Serialize};
@@ -23,16 +24,11 @@ pub struct DaemonHello {
     /// Whether the client reads files from the root (the daemon is the source).
     #[serde(rename = "take")]
     pub takes_files: bool,
-    /// Whether the client understands [`DaemonGreeting::Queued`]; an older one does not.
-    #[serde(default)]
-    pub can_wait: bool,
     /// Whether the client has no key of its own, and made one for this connection.
-    #[serde(default, rename = "no_key", skip_serializing_if = "std::ops::Not::not")]
+    #[serde(rename = "no_key")]
     pub has_no_key: bool,
-    /// What the client's host lends; `None` from an older client, which understands no messages
-    /// about capacity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<HelloCapacity>,
+    /// What the client's host lends.
+    pub capacity: HelloCapacity,
 }
 
 /// What the host of a client lends to a transfer.
@@ -48,7 +44,7 @@ pub struct HelloCapacity {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CapacityExchange {
-    /// Nothing: the client or the daemon is older.
+    /// Nothing: there is no daemon.
     #[default]
     None,
     /// The daemon reports what the session has or waits for.
@@ -66,8 +62,24 @@ impl DaemonHello {
         capacity: HelloCapacity,
     ) -> Self {
         let takes_files = daemon == Side::Source;
-        let (root, capacity) = (root.to_owned(), Some(capacity));
-        Self { numaio_copy: VERSION, user, root, takes_files, can_wait: true, has_no_key, capacity }
+        Self { numaio_copy: VERSION, user, root: root.to_owned(), takes_files, has_no_key, capacity }
+    }
+
+    /// Reads the hello of a client of the same version.
+    ///
+    /// # Errors
+    /// The reason for the refusal.
+    pub fn parse(line: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Version {
+            numaio_copy: u32,
+        }
+        let unknown = |_| "expected the hello of numaio copy".to_owned();
+        let Version { numaio_copy: theirs } = serde_json::from_str(line).map_err(unknown)?;
+        if theirs != VERSION {
+            return Err(TransferError::OtherVersion { theirs, ours: VERSION }.to_string());
+        }
+        serde_json::from_str(line).map_err(unknown)
     }
 
     /// Returns the daemon's side of the transfer.
@@ -88,7 +100,6 @@ pub enum DaemonGreeting {
         /// Maximum number of data connections from the source to the sink.
         streams: u16,
         /// What is exchanged about capacity.
-        #[serde(default)]
         capacity: CapacityExchange,
     },
     /// The session waits in the queue; another greeting follows.
@@ -97,8 +108,7 @@ pub enum DaemonGreeting {
         position: u64,
         /// Why it waits.
         why: String,
-        /// Seconds until it probably starts; `None` if unknown, or at an older daemon.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Seconds until it probably starts; `None` if unknown.
         starts_in: Option<u64>,
     },
     /// Permanently refused, with the reason.
@@ -130,6 +140,14 @@ impl DaemonGreeting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_version_is_refused_with_both_versions() {
+        let refused = DaemonHello::parse(r#"{"numaio_copy":7,"news":true}"#).expect_err("another version");
+        assert_eq!(refused, "the other numaio speaks version 7, and this one 1");
+        let hello = r#"{"numaio_copy":1,"user":null,"root":"data","take":true,"capacity":{}}"#;
+        assert_eq!(DaemonHello::parse(hello).map(|hello| hello.side()), Ok(Side::Source));
+    }
 
     #[test]
     fn refusals_fit_in_a_greeting() {

@@ -395,8 +395,7 @@ fn admit_session(
     match report {
         Some(SessionReport::Admission(request)) => {
             let queued = queue.enter_session(&request, address, &loaded.config);
-            let admitted = queued
-                .and_then(|queued| wait_for_turn(&queued, ipc, request.can_wait).map(|lent| (queued, lent)));
+            let admitted = queued.and_then(|queued| wait_for_turn(&queued, ipc).map(|lent| (queued, lent)));
             let (place, lent) = match admitted {
                 Ok(admitted) => admitted,
                 Err(why) => {
@@ -418,26 +417,18 @@ fn admit_session(
     }
 }
 
-/// Waits until a session is admitted, and sends it its positions. A client that cannot wait is
-/// refused soon.
+/// Waits until a session is admitted, and sends it its positions.
 ///
 /// # Errors
 /// The reason for the refusal.
-fn wait_for_turn(
-    queued: &QueuedTransferPlace,
-    ipc: &UnixStream,
-    can_wait: bool,
-) -> Result<LentCapacity, String> {
+fn wait_for_turn(queued: &QueuedTransferPlace, ipc: &UnixStream) -> Result<LentCapacity, String> {
     // A client may see its last session end before the daemon does.
     let mut lent = queued.wait(SLOT_WAIT)?;
-    loop {
-        match (lent.state.has_threads(), can_wait) {
-            (true, _) => return Ok(lent),
-            (false, false) => return Err(lent.why),
-            (false, true) => send(ipc, &AdmissionReply::Queued(lent)).map_err(|error| error.to_string())?,
-        }
+    while !lent.state.has_threads() {
+        send(ipc, &AdmissionReply::Queued(lent)).map_err(|error| error.to_string())?;
         lent = queued.wait(REPORT_INTERVAL)?;
     }
+    Ok(lent)
 }
 
 /// Starts a session process with the connection as its stdout and an IPC socket as its stdin.

@@ -316,9 +316,8 @@ fn enter_root<'c>(
         user: admitted.user.to_owned(),
         root: admitted.root.to_owned(),
         direction: direction_of(admitted.side),
-        can_wait: hello.can_wait,
         // A client without a key learns nothing about devices.
-        capacity: hello.capacity.filter(|_| admitted.user != ANONYMOUS),
+        capacity: Some(hello.capacity).filter(|_| admitted.user != ANONYMOUS),
     };
     let (capacity, exchange) = wait_for_admission(daemon, request, channel)?;
     let root = &config.roots[admitted.root];
@@ -379,8 +378,7 @@ pub fn admit<'c>(
     key: PublicKey,
     hello: &str,
 ) -> Result<(AdmittedUser<'c>, DaemonHello), String> {
-    let hello: DaemonHello =
-        serde_json::from_str(hello).map_err(|_| "expected the hello of numaio copy".to_owned())?;
+    let hello = DaemonHello::parse(hello)?;
     let anonymous = || config.anonymous(&hello.root, hello.side()).filter(|_| hello.user.is_none());
     let (user, limits) = config.user(key).or_else(anonymous).ok_or_else(|| match hello.has_no_key {
         true => "clients without a key have no access here (numaio keygen generates a key)".to_owned(),

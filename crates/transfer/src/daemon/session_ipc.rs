@@ -37,9 +37,7 @@ pub struct AdmissionRequest {
     pub root: String,
     /// What the user requests.
     pub direction: TransferDirection,
-    /// Whether the client accepts to wait in the queue.
-    pub can_wait: bool,
-    /// What the client's host lends, if the client understands messages about it.
+    /// What the client's host lends; `None` for a client that learns nothing about devices.
     pub capacity: Option<HelloCapacity>,
 }
 

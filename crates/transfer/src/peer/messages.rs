@@ -25,8 +25,7 @@ pub struct PeerRequest {
     /// Offered data connections; without an offer, data uses the control channel.
     pub offer: Option<Offer>,
     /// Seconds without a sign of life after which a side counts as lost, if both sides are to send
-    /// keep-alives; an older numaio omits and ignores it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// keep-alives.
     pub timeout: Option<u32>,
 }
 
@@ -58,14 +57,7 @@ pub struct ReadyReply {
     /// [`DataRoute`](super::data_connections::DataRoute) follows an offer.
     #[serde(rename = "door")]
     pub endpoint: Option<Result<DataEndpoint, String>>,
-    /// Whether it can compress and decompress; an older numaio omits this and the following fields.
-    #[serde(default, rename = "packs")]
-    pub can_decompress: bool,
-    /// Whether it sends keep-alives if they were requested.
-    #[serde(default)]
-    pub keep_alives: bool,
     /// Remarks for the user about what was typed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Its capabilities as a sink.
     #[serde(flatten)]
@@ -98,7 +90,34 @@ impl PeerRole {
 
 /// Receives a line of JSON.
 pub fn receive<T: DeserializeOwned>(from: &mut PeerReader) -> io::Result<T> {
+    Ok(serde_json::from_str(&receive_line(from)?)?)
+}
+
+/// Receives a line.
+pub fn receive_line(from: &mut PeerReader) -> io::Result<String> {
     let mut line = String::new();
     from.by_ref().take(MAX_LINE_BYTES).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+    Ok(line)
+}
+
+/// Returns the version of a request that has other fields; `None` if it is not a request.
+pub fn request_version(line: &str) -> Option<u32> {
+    let request: serde_json::Value = serde_json::from_str(line).ok()?;
+    let transfer = request["ask"].get("Source").unwrap_or(&request["ask"]["Sink"][0]);
+    transfer["numaio_copy"].as_u64()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_other_versions_state_their_version() {
+        for line in [r#"{"ask":{"Source":{"numaio_copy":7}}}"#, r#"{"ask":{"Sink":[{"numaio_copy":7},9]}}"#] {
+            assert_eq!(request_version(line), Some(7));
+        }
+        for line in ["", "{}", "[]", r#"{"ask":7}"#, r#"{"ask":{"Source":{"numaio_copy":-1}}}"#] {
+            assert_eq!(request_version(line), None, "{line}");
+        }
+    }
 }

@@ -19,7 +19,10 @@ use crate::placement::{Placer, SideSetup};
 use crate::request::{Capabilities, DestinationMarkers, VERSION};
 use crate::TransferError;
 use data_connections::{open_listener, split_by_direction, DataPath, DataRoute, Offer};
-use messages::{receive, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter, ReadyReply};
+use messages::{
+    receive, receive_line, request_version, PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter,
+    ReadyReply,
+};
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
@@ -195,13 +198,16 @@ fn share_devices(role: &PeerRole) -> Option<CapacityLink> {
 
 /// Receives a request, and applies the user's grants.
 pub fn receive_request(from: &mut PeerReader, grants: Option<&Grants>) -> Result<PeerRequest, TransferError> {
-    let mut request: PeerRequest = receive(from).map_err(TransferError::NotARequest)?;
-    let theirs = request.role.transfer().numaio_copy;
-    if theirs != VERSION {
+    let line = receive_line(from).map_err(TransferError::NotARequest)?;
+    let request: Result<PeerRequest, _> = serde_json::from_str(&line);
+    let theirs = match &request {
+        Ok(request) => Some(request.role.transfer().numaio_copy),
+        Err(_) => request_version(&line),
+    };
+    if let Some(theirs) = theirs.filter(|theirs| *theirs != VERSION) {
         return Err(TransferError::OtherVersion { theirs, ours: VERSION });
     }
-    let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
-    transfer.intersect_known_options();
+    let mut request = request.map_err(|error| TransferError::NotARequest(error.into()))?;
     grants.map_or(Ok(()), |grants| grants.apply(&mut request))?;
     Ok(request)
 }
@@ -243,8 +249,6 @@ impl DataChannel {
         streams.reply(&PeerReply::Ready(ReadyReply {
             is_one_file,
             endpoint: opened,
-            can_decompress: true,
-            keep_alives: true,
             remarks,
             capabilities,
         }))?;

@@ -12,7 +12,7 @@ use crate::keep_alive::silence_text;
 use crate::line::json_line;
 use crate::peer::messages::MAX_LINE_BYTES;
 use crate::reporter::{Notice, Reporter, TransferEnd};
-use crate::request::{TransferRequest, RETRY_VARIABLE};
+use crate::request::TransferRequest;
 use crate::ssh::attempt_stderr::AttemptStderr;
 use crate::ssh::stderr_relay::lines;
 use crate::ssh::{self, AgentForwarding, ManagedProcess};
@@ -21,10 +21,9 @@ use crate::TransferError;
 use numaio_linux::interrupt::interrupted;
 use numaio_mover::wire::{Reason, Side};
 use numaio_schema::CommandArg;
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
 use std::thread;
@@ -66,10 +65,10 @@ pub fn run(
     let arguments = arguments(&remote.options, request, (host, to));
     let agent = if remote.forward_agent { AgentForwarding::On } else { AgentForwarding::Off };
     let stderr = AttemptStderr::new(remote.stderr.clone());
-    let there = RemoteRun { host, quiet: transfer.quiet, stderr, limit, knows_options: Cell::new(false) };
+    let there = RemoteRun { host, quiet: transfer.quiet, stderr, limit };
     let end = attempts::run(transfer.network.retry, (host, Side::Source), reporter, |reporter, earlier| {
         reporter.begin(earlier);
-        let command = RemoteCommand::new(&numaio, &arguments, there.marks_retry(earlier.is_none()))?;
+        let command = RemoteCommand::new(&numaio, &arguments, earlier.is_some())?;
         let line = ssh::session_command(&program, host, &command.line, agent);
         there.attempt(line, command.input, reporter)
     })?;
@@ -82,13 +81,7 @@ pub fn run(
 
 /// The outcome of an attempt that was lost, or whose numaio exited without its last event.
 fn lost(progress: &Progress, why: &str) -> AttemptOutcome {
-    AttemptOutcome::Lost { totals: progress.totals, reached: reached(progress), why: why.to_owned() }
-}
-
-/// Returns the progress of an attempt. The host is not trusted, so sums saturate.
-fn reached(Progress { totals, reached }: &Progress) -> u64 {
-    let of = [totals.resumed, totals.moved, totals.unchanged];
-    reached.unwrap_or_else(|| of.into_iter().fold(totals.bytes, u64::saturating_add))
+    AttemptOutcome::Lost { totals: progress.totals, reached: progress.reached, why: why.to_owned() }
 }
 
 /// How numaio runs on the source host.
@@ -98,19 +91,6 @@ struct RemoteRun<'a> {
     stderr: AttemptStderr,
     /// Time limit without an event.
     limit: Option<Duration>,
-    /// Whether the remote numaio knows the option of a retry.
-    knows_options: Cell<bool>,
-}
-
-/// How a retry is marked, because the previous attempt may still finish its files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RetryMark {
-    /// It is the first attempt.
-    None,
-    /// By an option.
-    Option,
-    /// By an environment variable, which an older numaio ignores.
-    Variable,
 }
 
 /// The command of an attempt.
@@ -122,17 +102,14 @@ struct RemoteCommand {
 }
 
 impl RemoteCommand {
-    fn new(numaio: &[OsString], arguments: &[OsString], mark: RetryMark) -> Result<Self, TransferError> {
-        // env(1) would take a program with a `=` for a variable.
-        let is_plain = numaio.first().is_some_and(|program| !program.as_bytes().contains(&b'='));
-        let env = ["env".into(), format!("{RETRY_VARIABLE}=1").into()];
-        let env = env.into_iter().filter(|_| mark == RetryMark::Variable && is_plain);
-        let start: Vec<OsString> = env.chain(numaio.iter().cloned()).collect();
+    /// Builds the command. A retry is marked, because the previous attempt may still finish its
+    /// files.
+    fn new(numaio: &[OsString], arguments: &[OsString], is_retry: bool) -> Result<Self, TransferError> {
         let mut arguments = arguments.to_vec();
-        if mark == RetryMark::Option {
+        if is_retry {
             arguments.insert(2, RETRY_OPTION.into());
         }
-        let line = ssh::joined(start.iter().cloned().chain(arguments.iter().cloned()));
+        let line = ssh::joined(numaio.iter().cloned().chain(arguments.iter().cloned()));
         if line.len() <= MAX_COMMAND_BYTES {
             return Ok(Self { line, input: None });
         }
@@ -141,7 +118,7 @@ impl RemoteCommand {
         if input.len() as u64 > MAX_LINE_BYTES {
             return Err(TransferError::RequestTooLong);
         }
-        let line = ssh::joined(start.into_iter().chain(arguments_from_stdin()));
+        let line = ssh::joined(numaio.iter().cloned().chain(arguments_from_stdin()));
         Ok(Self { line, input: Some(input) })
     }
 }
@@ -163,15 +140,6 @@ pub fn read_arguments() -> io::Result<Vec<OsString>> {
 }
 
 impl RemoteRun<'_> {
-    /// Returns how the next attempt is marked.
-    fn marks_retry(&self, is_first: bool) -> RetryMark {
-        match (is_first, self.knows_options.get()) {
-            (true, _) => RetryMark::None,
-            (false, true) => RetryMark::Option,
-            (false, false) => RetryMark::Variable,
-        }
-    }
-
     /// Sends arguments to the stdin of the remote numaio, which stays open.
     fn send_input(
         &self,
@@ -267,10 +235,7 @@ impl RemoteRun<'_> {
             }
             match events.recv_timeout(POLL_INTERVAL) {
                 Ok(Ok(Event::End(end))) => return Ok(RemoteEnd::Event(end)),
-                Ok(Ok(Event::Alive {})) => {
-                    self.knows_options.set(true);
-                    silence.restart();
-                }
+                Ok(Ok(Event::Alive {})) => silence.restart(),
                 Ok(Ok(event)) => {
                     silence.restart();
                     let latest = so_far.get_or_insert_default();
@@ -300,7 +265,7 @@ enum RemoteEnd {
 
 /// Returns the arguments of the remote numaio, which stops when its stdin closes.
 ///
-/// `--quiet` is not forwarded, because an older numaio would then send no progress.
+/// `--quiet` is not forwarded: this host decides what it shows.
 fn arguments(
     options: &[OsString],
     request: &TransferRequest,
@@ -380,7 +345,6 @@ pub fn stop_with_stdin() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_schema::JobTotals;
     use std::ffi::OsStr;
 
     #[test]
@@ -391,40 +355,22 @@ mod tests {
         }
     }
 
-    /// A source learns only at its end how much was resumed, so that a retry may report fewer moved
-    /// bytes.
-    #[test]
-    fn progress_is_reached_or_moved_bytes_of_an_older_numaio() {
-        let totals = JobTotals { bytes: 7, moved: 2, ..JobTotals::default() };
-        for (reported, expected) in [(Some(500), 500), (None, 9)] {
-            let line = Event::Progress(Progress { totals, reached: reported }).line();
-            let Ok(Event::Progress(received)) = serde_json::from_str(&line) else { panic!("{line}") };
-            assert_eq!((reached(&received), line.contains("reached")), (expected, reported.is_some()));
-        }
-    }
-
     #[test]
     fn marks_retries_for_the_remote_numaio() {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-        let line = |numaio: &str, mark| {
+        let line = |is_retry| {
             let arguments = words(&["copy", "--attached", "a"]);
-            RemoteCommand::new(&words(&[numaio]), &arguments, mark).expect("a command").line
+            RemoteCommand::new(&words(&["numaio"]), &arguments, is_retry).expect("a command").line
         };
-        assert_eq!(line("numaio", RetryMark::None), *"'numaio' 'copy' '--attached' 'a'");
-        assert_eq!(line("numaio", RetryMark::Option), *"'numaio' 'copy' '--attached' '--retry-attempt' 'a'");
-        assert_eq!(
-            line("numaio", RetryMark::Variable),
-            *"'env' 'NUMAIO_AGAIN=1' 'numaio' 'copy' '--attached' 'a'"
-        );
-        assert_eq!(line("/v=1/numaio", RetryMark::Variable), *"'/v=1/numaio' 'copy' '--attached' 'a'");
+        assert_eq!(line(false), *"'numaio' 'copy' '--attached' 'a'");
+        assert_eq!(line(true), *"'numaio' 'copy' '--attached' '--retry-attempt' 'a'");
     }
 
     #[test]
     fn long_arguments_are_sent_to_stdin() {
         let long = OsString::from_vec(vec![b'\xff'; MAX_COMMAND_BYTES]);
         let arguments = ["copy".into(), "--attached".into(), long.clone()];
-        let command =
-            RemoteCommand::new(&["numaio".into()], &arguments, RetryMark::Option).expect("a command");
+        let command = RemoteCommand::new(&["numaio".into()], &arguments, true).expect("a command");
         assert_eq!(command.line, *"'numaio' 'copy' '--attached' '--arguments-from-stdin'");
         let words: Vec<CommandArg> = serde_json::from_str(&command.input.expect("a line")).expect("JSON");
         let words: Vec<OsString> = words.iter().map(to_os_string).collect();

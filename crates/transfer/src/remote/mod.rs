@@ -22,7 +22,6 @@ use crate::endpoint::Host;
 use crate::event::job_totals;
 use crate::keep_alive::LinkMonitor;
 use crate::line::sanitize;
-use crate::options::Compress;
 use crate::peer::data_connections::{split_by_direction, DataRoute, LocalOffer};
 use crate::peer::messages::{PeerReader, PeerReply, PeerRequest, PeerRole, PeerWriter, ReadyReply};
 use crate::placement::{Placer, SideSetup};
@@ -33,7 +32,6 @@ use crate::TransferError;
 use attempts::AttemptOutcome;
 use greeting::Welcome;
 use numaio_linux::interrupt::interrupted;
-use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{drive, TransferCore};
 use numaio_mover::sink::Sink;
 use numaio_mover::source::Source;
@@ -73,11 +71,9 @@ struct ReadyPeer {
     connection: PeerConnection,
     /// Whether the peer's source is a single file.
     is_one_file: bool,
-    /// Whether the peer can compress and decompress.
-    can_decompress: bool,
     /// The peer's capabilities as a sink.
     capabilities: Capabilities,
-    /// Time limit of the peer's silence; `None` without one, or if the peer sends no keep-alives.
+    /// Time limit of the peer's silence; `None` without one.
     silence_limit: Option<Duration>,
     /// What is exchanged about capacity.
     exchange: CapacityExchange,
@@ -145,7 +141,7 @@ impl RemoteTransfer<'_> {
                 Err(failure) => return Ok(AttemptOutcome::Unreachable(failure)),
             };
             markers.confirm()?;
-            // An older peer has its own block size, and a daemon may limit it.
+            // A daemon may limit it.
             request.capabilities.block = peer.capabilities.block;
             let (site, options) = request.sink(peer.is_one_file && request.may_be_one_file(), self.placer)?;
             request.mark_created(&mut markers);
@@ -160,10 +156,7 @@ impl RemoteTransfer<'_> {
             };
         request.check_not_marked(false)?;
         let _markers = request.mark_sources()?;
-        let mut options = request.source_options(&mut site, origins, peer.capabilities)?;
-        if !peer.can_decompress {
-            options.compress = CompressMode::None;
-        }
+        let options = request.source_options(&mut site, origins, peer.capabilities)?;
         reporter.begin(earlier);
         self.run_transfer(reporter, Source::new(options)?, site, peer)
     }
@@ -270,13 +263,10 @@ impl RemoteTransfer<'_> {
             }
             None => return target.no_reply(process.missing_reply(&host)),
         };
-        let ReadyReply { is_one_file, endpoint, can_decompress, keep_alives, remarks, capabilities } = ready;
-        let side = self.local_side().other();
-        capabilities.known_options.check(&self.request.options, side, &host)?;
+        let ReadyReply { is_one_file, endpoint, remarks, capabilities } = ready;
         for remark in remarks.iter().take(MAX_REMARKS) {
             reporter.notice(Notice::Remark(format!("{host}: {}", sanitize(remark))));
         }
-        let silence_limit = network.timeout.filter(|_| keep_alives);
         let connections = ours.map(|ours| {
             let opened = endpoint.unwrap_or_else(|| Err("the peer opened no port".to_owned()));
             let opened = opened.map_err(|why| sanitize(&why))?;
@@ -288,16 +278,12 @@ impl RemoteTransfer<'_> {
             Ok(agreed) => agreed,
             Err(failure) => return Ok(Err(failure)),
         };
-        if !can_decompress && self.request.options.compress != Compress::None {
-            reporter.notice(Notice::Uncompressed { host });
-        }
         Ok(Ok(ReadyPeer {
             connection,
             link,
             is_one_file,
-            can_decompress,
             capabilities,
-            silence_limit,
+            silence_limit: network.timeout,
             exchange: capacity,
         }))
     }

@@ -3,12 +3,10 @@
 mod capabilities;
 mod destination;
 mod directory_marker;
-mod known_options;
 mod owners;
 mod sides;
 mod transfer_request;
 
 pub use capabilities::Capabilities;
 pub use directory_marker::DestinationMarkers;
-pub use known_options::KnownOptions;
-pub use transfer_request::{TransferRequest, RETRY_VARIABLE, VERSION};
+pub use transfer_request::{TransferRequest, VERSION};

@@ -1,7 +1,6 @@
 //! The request that describes a transfer to both sides, local and remote.
 
 use super::capabilities::Capabilities;
-use super::known_options::KnownOptions;
 use crate::endpoint::Endpoint;
 use crate::options::CopyOptions;
 use crate::placement::{Placer, SidePlan};
@@ -21,9 +20,6 @@ const MOST_BLOCK: u64 = 4 << 20;
 /// Version of a request, which changes with that of the protocol.
 pub const VERSION: u32 = 1;
 
-/// Environment variable that marks a retry of an older remote numaio.
-pub const RETRY_VARIABLE: &str = "NUMAIO_AGAIN";
-
 /// A transfer as requested of both sides, local and remote.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TransferRequest {
@@ -41,8 +37,8 @@ pub struct TransferRequest {
     pub capabilities: Capabilities,
     /// Identity of the transfer.
     pub(super) transfer: [u8; 16],
-    /// Whether an earlier attempt was lost; unknown to an older numaio.
-    #[serde(default, rename = "again")]
+    /// Whether an earlier attempt was lost.
+    #[serde(rename = "again")]
     pub(super) is_retry: bool,
     /// Plans of the local sides; `None` at the peer, which does not receive them.
     #[serde(skip)]
@@ -76,13 +72,11 @@ impl TransferRequest {
             to: to.path.clone(),
             options,
             capabilities: Capabilities {
-                holes: true,
+                eager_data: false,
+                hard_links: true,
                 named_acls: true,
-                change_times: true,
-                truncation: true,
+                in_order: false,
                 block,
-                known_options: KnownOptions::all(),
-                ..Capabilities::default()
             },
             transfer: random_bytes()?,
             is_retry,
@@ -92,12 +86,6 @@ impl TransferRequest {
             is_for_daemon_user: false,
             is_local: from.iter().chain([to]).all(|end| end.host.is_none()),
         })
-    }
-
-    /// Removes the options that only the other side knows, so that the reply reports those of both.
-    pub fn intersect_known_options(&mut self) {
-        let known = &mut self.capabilities.known_options;
-        *known = known.intersection(KnownOptions::all());
     }
 
     /// Reads the plan for this side, if the other host sent one.

@@ -146,13 +146,13 @@ fn connect_to_script(script: &str, limit: Duration) -> PeerError {
 
 #[test]
 fn started_process_that_is_not_a_server_is_reported() {
-    for script in ["echo welcome", "printf '\\377\\n'", "exit 3", "echo {}", "echo '{\"numaio_net\":2}'"] {
+    for script in ["echo welcome", "printf '\\377\\n'", "exit 3", "echo {}", "echo '{\"numaio_net\":1}'"] {
         let error = connect_to_script(script, LIMIT);
         assert!(matches!(error, PeerError::NotNumaio { .. }), "{script}: {error}");
     }
-    let older = connect_to_script(r#"echo '{"numaio_net":1,"port":7,"token":"x"}'; cat"#, LIMIT);
-    assert_eq!(older.to_string(), "numaio on 127.0.0.1 uses protocol version 1, and this one version 2");
-    let refused = r#"echo '{"numaio_net":2}'; echo '{"kind":"refused","why":"no"}'; cat"#;
+    let other = connect_to_script(r#"echo '{"numaio_net":7,"port":7,"token":"x"}'; cat"#, LIMIT);
+    assert_eq!(other.to_string(), "numaio on 127.0.0.1 uses protocol version 7, and this one version 1");
+    let refused = r#"echo '{"numaio_net":1}'; echo '{"kind":"refused","why":"no"}'; cat"#;
     let error = connect_to_script(refused, LIMIT);
     assert_eq!(error.to_string(), "127.0.0.1 rejected the session: no");
 }
@@ -168,7 +168,7 @@ fn blocked_port_of_a_started_server_is_reported() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let key = serde_json::Value::from(vec![7; 32]);
     let script =
-        format!(r#"echo '{{"numaio_net":2}}'; echo '{{"kind":"ready","port":{free},"key":{key}}}'; cat"#);
+        format!(r#"echo '{{"numaio_net":1}}'; echo '{{"kind":"ready","port":{free},"key":{key}}}'; cat"#);
     let error = connect_to_script(&script, LIMIT);
     assert!(matches!(error, PeerError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains(&format!("127.0.0.1:{free}")), "{error}");

@@ -27,7 +27,7 @@ impl RawClient {
         socket.set_write_timeout(Some(LIMIT)).expect("a limit");
         let lines = BufReader::new(socket.try_clone().expect("a socket"));
         let mut client = Self { socket, lines };
-        assert_eq!(client.receive()["numaio_net"], 2);
+        assert_eq!(client.receive()["numaio_net"], 1);
         client
     }
 

@@ -6,7 +6,7 @@ use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 
 /// Options that are not forwarded: those for local output and job records, those that a remote
-/// numaio gets anyway, and no-ops, which an older numaio does not know.
+/// numaio gets anyway, and no-ops.
 const NOT_FORWARDED: [&str; 9] = [
     "json",
     "progress",

@@ -162,7 +162,7 @@ impl CopyArgs {
         })
     }
 
-    /// Returns the options that an older numaio does not know.
+    /// Returns the options that select entries, and change what is copied.
     fn negotiated(&self) -> Result<NegotiatedOptions, Failure> {
         Ok(NegotiatedOptions {
             one_file_system: self.selection.one_file_system,

@@ -36,8 +36,7 @@ pub struct TransferArgs {
     /// Compress data for another host: auto only if that is measured to be faster, zstd if it makes
     /// data smaller
     ///
-    /// An older numaio there gets uncompressed data, with a notice. --bwlimit counts compressed
-    /// bytes. Transfers within a machine are not compressed.
+    /// --bwlimit counts compressed bytes. Transfers within a machine are not compressed.
     #[arg(long, value_name = "HOW", default_value = "none", value_parser = choice::<Compress>())]
     compress: Compress,
     /// Same as --compress auto

@@ -242,11 +242,6 @@ impl Peer {
     ) -> Result<PingOutcome, ProbeError> {
         let began = Instant::now();
         let what = || format!("ping-pong with {}", self.name);
-        if !self.host.ping {
-            let version = &self.host.numaio;
-            let why = format!("its numaio {version} does not return messages; install a newer version there");
-            return Err(refused(&what(), &why));
-        }
         check_window(ping.milliseconds, ping.slices)?;
         let parts: Vec<u64> = ping.parts.iter().map(|part| part.bytes).collect();
         let request = PingRequest { parts, placement: ping.there.clone() };

@@ -29,9 +29,7 @@
 //!                              ←  tools-ended: output of the tools
 //! ```
 //!
-//! `refused` can replace every answer. Unknown fields are ignored; a change of the meaning of other
-//! fields requires a new version. A request that older servers reject has a field in the welcome
-//! that states it ([`HostInfo::ping`]).
+//! `refused` can replace every answer. Peers have the same version: any change raises it.
 
 use super::connections::StreamEndpoint;
 use numaio_machine::devices::Irq;
@@ -43,7 +41,7 @@ use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 1;
 /// Maximum length of a client's line.
 pub const MAX_REQUEST_BYTES: usize = 64 << 10;
 /// Maximum length of a server's line; the longest contain the output of a tool.
@@ -202,10 +200,6 @@ pub struct HostInfo {
     pub nodes: Vec<HostNode>,
     /// Interface of the session, or `None` if unknown.
     pub interface: Option<Interface>,
-    /// Whether the server returns messages ([`Request::Ping`]); versions without it reject the
-    /// request.
-    #[serde(default)]
-    pub ping: bool,
     /// Congestion control of its streams; `None` if it is unknown, or if the server is of a version
     /// that ignores [`RunRequest::congestion`].
     #[serde(default)]
@@ -397,14 +391,6 @@ mod tests {
         for wrong in [&[][..], &[0, 0], &[(64 << 20) + 1], &[1; MAX_RAILS + 1], &[u64::MAX, u64::MAX]] {
             assert!(check(wrong).is_err(), "{wrong:?}");
         }
-    }
-
-    /// Servers before the ping-pong do not send the field.
-    #[test]
-    fn welcome_of_an_older_server_has_no_ping() {
-        let welcome = r#"{"kind":"welcome","numaio":"0.9.0","nodes":[],"interface":null}"#;
-        let Ok(Answer::Welcome(host)) = parse(welcome) else { panic!("no welcome") };
-        assert!(!host.ping && host.numaio == "0.9.0");
     }
 
     #[test]
