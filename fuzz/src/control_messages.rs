@@ -246,7 +246,8 @@ fn transfer_request(from: &[&[u8]], to: &[u8]) -> Value {
         "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "sparing": true, "again": false,
         "transfer": ([7; 16]),
     });
-    let capabilities = json!({"unasked": false, "links": true, "acls": true, "block": null});
+    let capabilities =
+        json!({"unasked": false, "links": true, "acls": true, "in_order": false, "block": null});
     let choices = json!({
         "omitted": OmittedAttributes::default(), "deletion": DeletionLimits::default(), "active_files": "Fail",
         "reflink": "Never", "io": "Auto", "work_sharing": true, "direct": "Auto", "order": "Auto", "mode": "Auto",
@@ -285,15 +286,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut progress = totals;
     (progress["event"], progress["reached"]) = (json!("progress"), json!(7));
     let mut seeds = vec![
-        line(&json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true, "capacity": {}})),
         line(
-            &json!({"numaio_copy": 1, "user": null, "root": "\u{7f}".repeat(4_000), "take": true, "capacity": {}}),
+            &json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true, "no_key": false, "capacity": {}}),
+        ),
+        line(
+            &json!({"numaio_copy": 1, "user": null, "root": "\u{7f}".repeat(4_000), "take": true, "no_key": false, "capacity": {}}),
         ),
         [source_request(&[b"a", b"in/b"]), b"\"Lanes\"\n".to_vec()].concat(),
         [sink_request(b"a/new", false), b"\"Tunnel\"\n".to_vec()].concat(),
         line(&json!({"ask": {"Source": listed}, "offer": null})),
         line(
-            &json!({"Ready": {"one_file": false, "door": {"Ok": opened}, "remarks": [], "unasked": false, "links": true, "acls": false, "block": null}}),
+            &json!({"Ready": {"one_file": false, "door": {"Ok": opened}, "remarks": [], "unasked": false, "links": true, "acls": false, "in_order": false, "block": null}}),
         ),
         line(&json!({"event": "did", "action": "copied", "name": "a/b", "bytes": 7})),
         b"@numaio system Linux x86_64\n@numaio there\n@numaio sum abc\n@numaio file /home/a/.cache/x\n"
@@ -303,7 +306,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"Welcome": {"streams": 8, "capacity": "reports"}}),
         json!({"Refused": "no"}),
         json!({"Busy": "later"}),
-        json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "remarks": [], "unasked": true, "links": true, "acls": false, "block": 65536}}),
+        json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "remarks": [], "unasked": true, "links": true, "acls": false, "in_order": false, "block": 65536}}),
         json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
         json!({"Admission": {"user": "ada", "root": "data", "direction": "read", "capacity": {}}}),
         json!({"Queued": {"position": 1, "why": "sda serves 1 at once"}}),
@@ -312,7 +315,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"FromPeer": {"Offer": {"turn": 1, "rate": 1_000_000}}}),
         json!({"ForPeer": {"Lent": {"state": "suspended", "position": 2, "why": "sda serves 1 at once"}}}),
         json!({"Welcome": {"streams": 8, "capacity": "negotiates"}}),
-        json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true, "capacity": {"host": "ed25519:00", "offer": {"turn": 1, "rate": null}}}),
+        json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true, "no_key": false, "capacity": {"host": "ed25519:00", "offer": {"turn": 1, "rate": null}}}),
         json!({"Lent": {"state": "waiting", "position": 1, "why": "sda serves 1 at once", "starts_in": 9}}),
         json!({
             "kind": "run", "groups": [{"streams": 2, "direction": "write"}, {"streams": 1, "direction": "read"}],

@@ -110,10 +110,9 @@ mod tests {
             (shard_of_journal(&first, &last), shard_of_journal(&last, &first)),
             (Some(1), Some(65_536))
         );
-        for other in [of(&[b"b"], 1), of(&[b"a", b"b"], 1), journal_name([&b"a"[..]]), JOURNAL.to_vec()] {
+        for other in [of(&[b"b"], 1), of(&[b"a", b"b"], 1), journal_name([&b"a"[..]])] {
             assert_eq!(shard_of_journal(&other, &first), None);
         }
-        assert_eq!(shard_of_journal(JOURNAL, JOURNAL), None);
     }
 
     #[test]
@@ -125,7 +124,7 @@ mod tests {
         assert!(
             is_own_file(deep.last().expect("a component"))
                 && is_own_file(&of(1, b"c"))
-                && is_own_file(JOURNAL)
+                && !is_own_file(JOURNAL)
                 && is_own_file(&journal_name([&b"a"[..]]))
         );
         assert_ne!(of(1, b"c"), of(2, b"c"));

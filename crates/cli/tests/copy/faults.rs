@@ -59,7 +59,7 @@ fn reports_full_storage_and_completes_after_it_is_enlarged() {
     let home = Home::new();
     files(&home.0.join("src"), 40 << 20);
     fs::create_dir(home.0.join("dst")).expect("a folder");
-    // Other files may fail, too, while parts of the large one use the space, and be reported instead of it.
+    // Other files may fail instead of the large one, while parts of it use the space.
     let script = "mount -t tmpfs -o size=20m none dst || exit 99
         $numaio copy -a src/ dst; echo code $?
         cd dst; for name in *; do [ $name = '*' ] || cmp $name ../src/$name; done; cd ..

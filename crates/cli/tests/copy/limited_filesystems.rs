@@ -1,7 +1,7 @@
 //! `numaio copy` to file systems that lack abilities of local ones, as stores of objects do.
 
 use crate::slow_copy::start_slow_copy;
-use crate::support::{kill, skipped, until, with_children, CommandOutput, Home, Limited};
+use crate::support::{content, kill, skipped, until, with_children, CommandOutput, Home, Limited};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -53,18 +53,14 @@ impl Drop for LimitedVolume {
 }
 
 const ORDER: &str = "accepts data in order only";
-const RENAMES: &str = "does not rename files";
-
-fn bytes(length: usize, seed: usize) -> Vec<u8> {
-    (0..length).map(|index| (index * seed + (index >> 9)) as u8).collect()
-}
+const RENAMES: &str = "destination does not rename files";
 
 /// A home with files of all kinds of sizes.
 fn home() -> Home {
     let home = Home::new();
     fs::create_dir_all(home.0.join("from/below")).expect("a folder");
     for (name, length) in [("empty", 0), ("one", 1), ("block", 1 << 20), ("below/large", (5 << 20) + 3)] {
-        fs::write(home.0.join("from").join(name), bytes(length, 7)).expect("a file");
+        fs::write(home.0.join("from").join(name), content(length, 7)).expect("a file");
     }
     let sparse = fs::File::create(home.0.join("from/sparse")).expect("a file");
     sparse.write_all_at(b"middle", (3 << 20) + 5).expect("written");
@@ -95,22 +91,24 @@ fn files_are_written_in_order_where_other_writes_are_refused() {
     for lacks in cases {
         let home = home();
         let Some(_volume) = LimitedVolume::mount(&home, lacks) else { return };
-        let again = |to: &str| {
-            let output = copy(&home, &["-r", "--delete", "--hash=blake3", "-i", "from/", to]);
+        let is_in_place = lacks.contains(&"renames");
+        let again = |to: &str, options: &[&str]| {
+            let output =
+                copy(&home, &[options, &["-r", "--delete", "--hash=blake3", "-i", "from/", to]].concat());
             assert_eq!(output.code, Some(0), "{lacks:?}: {}", output.err);
             assert_eq!(output.err.matches(ORDER).count(), 1, "{}", output.err);
-            let is_in_place = lacks.contains(&"renames");
-            assert_eq!(output.err.matches(RENAMES).count(), usize::from(is_in_place), "{}", output.err);
+            let is_told = is_in_place && options.is_empty();
+            assert_eq!(output.err.matches(RENAMES).count(), usize::from(is_told), "{}", output.err);
             is_copied(&home, "stored");
             output.out
         };
-        again("mounted");
-        let second = again("mounted");
+        again("mounted", &[]);
+        let second = again("mounted", &[]);
         assert!(!second.contains(">f"), "{lacks:?} copies again: {second}");
-        fs::write(home.0.join("from/block"), bytes((2 << 20) + 1, 5)).expect("a file");
+        fs::write(home.0.join("from/block"), content((2 << 20) + 1, 5)).expect("a file");
         fs::remove_file(home.0.join("from/one")).expect("removed");
         let far = format!("host:{}", home.path("mounted"));
-        let third = again(&far);
+        let third = again(&far, if is_in_place { &["--inplace"] } else { &[] });
         assert_eq!(third.matches(">f").count() + third.matches("<f").count(), 1, "{lacks:?}: {third}");
     }
 }
@@ -159,7 +157,7 @@ fn store_of_new_objects_is_filled_once() {
 fn killed_copy_in_order_starts_again() {
     let home = home();
     let Some(_volume) = LimitedVolume::mount(&home, &["offsets"]) else { return };
-    fs::write(home.0.join("from/below/large"), bytes(30 << 20, 3)).expect("a file");
+    fs::write(home.0.join("from/below/large"), content(30 << 20, 3)).expect("a file");
     let mut child = start_slow_copy(&home, &["from/below/large"], "mounted", "10M", 12 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");
@@ -177,7 +175,7 @@ fn killed_copy_in_order_starts_again() {
 fn interrupted_copy_in_order_removes_its_partial_files() {
     let home = home();
     let Some(_volume) = LimitedVolume::mount(&home, &["offsets"]) else { return };
-    fs::write(home.0.join("large"), bytes(30 << 20, 3)).expect("a file");
+    fs::write(home.0.join("large"), content(30 << 20, 3)).expect("a file");
     let mut child = start_slow_copy(&home, &["large"], "mounted", "10M", 12 << 20);
     for process in with_children(child.id()) {
         kill("-INT", process);
@@ -186,18 +184,26 @@ fn interrupted_copy_in_order_removes_its_partial_files() {
     assert_eq!(fs::read_dir(home.0.join("stored")).expect("a folder").count(), 0);
 }
 
-/// The destination takes random writes: only the renames are missing.
+/// The destination takes random writes: only the renames are missing. An existing file is replaced
+/// with `--inplace` only, which proves that it is not the source.
 #[test]
 fn files_get_their_names_at_once_without_renames() {
     for lacks in [&["renames"][..], &["renames", "removal"], &["replacing"]] {
         let home = home();
         let Some(_volume) = LimitedVolume::mount(&home, lacks) else { return };
         for round in 0..2 {
-            fs::write(home.0.join("from/block"), bytes((2 << 20) + round, 5)).expect("a file");
-            let output = copy(&home, &["-r", "from/", "mounted"]);
-            assert_eq!(output.code, Some(0), "{lacks:?}: {}", output.err);
+            fs::write(home.0.join("from/block"), content((2 << 20) + round, 5)).expect("a file");
+            let mut output = copy(&home, &["-r", "from/", "mounted"]);
             let is_in_place = lacks.contains(&"renames");
             assert_eq!(output.err.matches(RENAMES).count(), usize::from(is_in_place), "{}", output.err);
+            if is_in_place && round > 0 {
+                assert_eq!(output.code, Some(3), "{lacks:?}: {}", output.err);
+                assert!(output.err.contains("block: it exists, and its file system does not rename files"));
+                let old = fs::read(home.0.join("stored/block")).expect("a file");
+                assert!(old == content(2 << 20, 5));
+                output = copy(&home, &["-r", "--inplace", "from/", "mounted"]);
+            }
+            assert_eq!(output.code, Some(0), "{lacks:?}: {}", output.err);
             assert!(!output.err.contains(ORDER), "{}", output.err);
             for entry in fs::read_dir(home.0.join("stored")).expect("a folder").flatten() {
                 let name = entry.file_name().into_string().expect("a name");
@@ -215,7 +221,7 @@ fn files_get_their_names_at_once_without_renames() {
 fn journal_is_locked_where_inode_numbers_change() {
     let home = home();
     let Some(_volume) = LimitedVolume::mount(&home, &["inodes"]) else { return };
-    fs::write(home.0.join("large"), bytes(40 << 20, 3)).expect("a file");
+    fs::write(home.0.join("large"), content(40 << 20, 3)).expect("a file");
     let mut child = start_slow_copy(&home, &["large"], "mounted", "20M", 24 << 20);
     child.kill().expect("killed");
     child.limited_status().expect("ended");

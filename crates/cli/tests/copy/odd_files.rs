@@ -60,9 +60,10 @@ fn named_objects_that_cannot_be_copied_are_reported() {
     let home = Home::new();
     fs::create_dir_all(home.0.join("from")).expect("a folder");
     let _socket = UnixListener::bind(home.0.join("from/socket")).expect("a socket");
-    home.file("from/.numaio-journal", "x");
+    home.file("from/.numaio-journal-0123456789abcdef", "x");
     copy(&home, &["from/socket", "to"]).failed(3, &["socket: sockets are not copied"]);
-    copy(&home, &["from/.numaio-journal", "to"]).failed(3, &["this name is reserved for numaio"]);
+    copy(&home, &["from/.numaio-journal-0123456789abcdef", "to"])
+        .failed(3, &["this name is reserved for numaio"]);
     copy(&home, &["-r", "from/", "to"]).ok();
     assert_eq!(fs::read_dir(home.0.join("to")).expect("a folder").count(), 0);
 }

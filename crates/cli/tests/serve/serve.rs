@@ -395,8 +395,8 @@ fn rejects_requests_of_a_hostile_user() {
     fs::write(daemon.home.0.join("outside/secret"), "secret").expect("a file");
     let outside = daemon.home.path("outside");
     let (take, put) = (
-        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":true,\"capacity\":{}}",
-        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":false,\"capacity\":{}}",
+        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":true,\"no_key\":false,\"capacity\":{}}",
+        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":false,\"no_key\":false,\"capacity\":{}}",
     );
     let answer = |hello: &str, call: &str| {
         let (channel, greeting) = open_control_channel(&daemon, &keys, hello);
@@ -534,9 +534,12 @@ fn killed_session_is_retried_and_the_daemon_survives() {
     let (mut daemon, user) = open("");
     let to = daemon.url("data");
     let mut child = user.copying(&["-r", "--bwlimit", "2M", "src/", &to]);
-    // The copy has written a file.
     let root = daemon.home.0.join("data");
-    until(|| fs::read_dir(&root).expect("a folder").count() > 0, || daemon.log());
+    let has_begun = || {
+        let mut names = fs::read_dir(&root).expect("a folder").flatten().map(|entry| entry.file_name());
+        names.any(|name| !name.to_string_lossy().starts_with(".numaio-marker"))
+    };
+    until(has_begun, || daemon.log());
     kill("-KILL", session(&daemon));
     daemon.wait_for_log("alice writes to data: killed: signal 9; ");
     // The client reconnects by itself.

@@ -145,7 +145,7 @@ mod tests {
     fn another_version_is_refused_with_both_versions() {
         let refused = DaemonHello::parse(r#"{"numaio_copy":7,"news":true}"#).expect_err("another version");
         assert_eq!(refused, "the other numaio speaks version 7, and this one 1");
-        let hello = r#"{"numaio_copy":1,"user":null,"root":"data","take":true,"capacity":{}}"#;
+        let hello = r#"{"numaio_copy":1,"user":null,"root":"data","take":true,"no_key":false,"capacity":{}}"#;
         assert_eq!(DaemonHello::parse(hello).map(|hello| hello.side()), Ok(Side::Source));
     }
 

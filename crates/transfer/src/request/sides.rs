@@ -280,7 +280,8 @@ impl TransferRequest {
             site.remarks.push(text.to_owned());
         }
         if !abilities.renames && !self.options.in_place {
-            let text = "the file system of the destination does not rename files: each is written \
+            site.roots.keep_existing();
+            let text = "the file system of the destination does not rename files: each new one is written \
                 under its final name, and an interrupted one is incomplete there";
             site.remarks.push(text.to_owned());
         }

@@ -21,6 +21,9 @@ use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ops::Range;
 
+/// The existing file may be the source by another path. With `--inplace`, a marker proves that it is not.
+const NO_REPLACEMENT: &str = "it exists, and its file system does not rename files: --inplace overwrites it";
+
 impl Roots {
     pub(in crate::files) fn write<B: AsRef<[u8]> + AsMut<[u8]>>(
         &self,
@@ -214,6 +217,18 @@ impl Roots {
                 let file = create_new(place, mode).map_err(fault("create"))?;
                 if put.settle.is_none() && !self.super_user {
                     ensure_mode_bits(file.as_fd(), mode);
+                }
+                Ok(file)
+            }
+            OpenMode::InPlace if self.keeps_existing => {
+                reject_short_name(place)?;
+                let created = place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode);
+                let file = created.map_err(|errno| match errno {
+                    Errno::EXIST => Fault::new(FaultKind::Other, NO_REPLACEMENT),
+                    other => fault("create")(other),
+                })?;
+                if !self.writes_in_order() {
+                    self.begin_in_place(put, &file)?;
                 }
                 Ok(file)
             }

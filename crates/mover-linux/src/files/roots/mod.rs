@@ -55,6 +55,8 @@ pub struct Roots {
     pub(super) marker: Option<(Vec<u8>, &'static str)>,
     /// Whether that does not apply to the roots themselves.
     pub(super) lists_marked_roots: bool,
+    /// Whether an existing file is not written in place.
+    pub(super) keeps_existing: bool,
 }
 
 /// The open and locked journal.
@@ -85,6 +87,7 @@ impl Roots {
             followed: None,
             marker: None,
             lists_marked_roots: false,
+            keeps_existing: false,
         }
     }
 
@@ -102,6 +105,11 @@ impl Roots {
     /// Returns whether files are written in order.
     pub(crate) fn writes_in_order(&self) -> bool {
         self.in_order.is_some()
+    }
+
+    /// Writes new files in place, but no existing one: it may be the source by another path.
+    pub fn keep_existing(&mut self) {
+        self.keeps_existing = true;
     }
 
     /// Lists directories in the order of the file system instead of inode numbers.
