@@ -1,5 +1,4 @@
-//! Options of a transfer that both sides must know; see
-//! [`KnownOptions`](crate::request::KnownOptions).
+//! Options of a transfer that select entries, and change what is copied.
 
 use numaio_mover::shard::Shard;
 use serde::{Deserialize, Serialize};

@@ -535,11 +535,11 @@ fn killed_session_is_retried_and_the_daemon_survives() {
     let to = daemon.url("data");
     let mut child = user.copying(&["-r", "--bwlimit", "2M", "src/", &to]);
     let root = daemon.home.0.join("data");
-    let has_begun = || {
+    let has_started = || {
         let mut names = fs::read_dir(&root).expect("a folder").flatten().map(|entry| entry.file_name());
         names.any(|name| !name.to_string_lossy().starts_with(".numaio-marker"))
     };
-    until(has_begun, || daemon.log());
+    until(has_started, || daemon.log());
     kill("-KILL", session(&daemon));
     daemon.wait_for_log("alice writes to data: killed: signal 9; ");
     // The client reconnects by itself.

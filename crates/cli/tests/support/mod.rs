@@ -50,8 +50,8 @@ pub fn with_children(process: u32) -> Vec<u32> {
 /// Prefix of a command to restore the default disposition of the signals that tests send.
 pub const HEED_SIGNALS: [&str; 2] = ["/usr/bin/env", "--default-signal=HUP,INT,QUIT,TERM"];
 
-/// Returns the content of a file, in which each block of 64 KiB differs from the others. It is copied by the block, since
-/// unoptimized tests take seconds to calculate every byte.
+/// Returns the content of a file, in which each block of 64 KiB differs from the others. Blocks are
+/// copied, since unoptimized tests take seconds to calculate every byte.
 pub fn content(bytes: usize, seed: u8) -> Vec<u8> {
     const BLOCK: usize = 64 << 10;
     let pattern = |index: usize| (index as u8).wrapping_mul(31).wrapping_add((index >> 9) as u8) ^ seed;

@@ -89,6 +89,12 @@ impl TransferRequest {
         marker_name(TransferId(self.transfer), of)
     }
 
+    /// Returns the name of the marker of the destination, if it has one.
+    pub(super) fn own_marker(&self) -> Option<String> {
+        let name = || String::from_utf8_lossy(&self.marker_name(MarkedDirectory::Destination)).into_owned();
+        self.needs_marker().then(name)
+    }
+
     /// Lets a side recognize the directories of the other one when it lists them.
     pub(super) fn refuse_other_side(&self, side: Side, roots: &mut Roots) {
         match side {

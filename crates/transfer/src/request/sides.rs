@@ -286,7 +286,8 @@ impl TransferRequest {
             site.remarks.push(text.to_owned());
         }
         if !abilities.left.is_empty() {
-            let names = abilities.left.join("', '");
+            let marker = self.own_marker().into_iter();
+            let names = abilities.left.iter().cloned().chain(marker).collect::<Vec<_>>().join("', '");
             let text = "the file system of the destination does not remove files, so that these stay";
             site.remarks.push(format!("{text}: '{names}'"));
         }

@@ -21,7 +21,8 @@ use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ops::Range;
 
-/// The existing file may be the source by another path. With `--inplace`, a marker proves that it is not.
+/// The existing file may be the source by another path. With `--inplace`, a marker proves that it
+/// is not.
 const NO_REPLACEMENT: &str = "it exists, and its file system does not rename files: --inplace overwrites it";
 
 impl Roots {
