@@ -10,7 +10,7 @@ use numaio_mover_linux::port::net::PublicKey;
 use numaio_transfer::daemon::config::Config;
 use numaio_transfer::daemon::hello::CapacityExchange;
 use numaio_transfer::daemon::session_ipc::MAX_REQUEST_BYTES;
-use numaio_transfer::negotiated_options::NegotiatedOptions;
+use numaio_transfer::entry_options::EntryOptions;
 use numaio_transfer::options::{DeletionLimits, OmittedAttributes};
 use numaio_transfer::peer::{GrantKind, Grants};
 use serde_json::{json, Value};
@@ -252,8 +252,8 @@ fn transfer_request(from: &[&[u8]], to: &[u8]) -> Value {
         "omitted": OmittedAttributes::default(), "deletion": DeletionLimits::default(), "active_files": "Fail",
         "reflink": "Never", "io": "Auto", "work_sharing": true, "direct": "Auto", "order": "Auto", "mode": "Auto",
     });
-    let negotiated = json!(NegotiatedOptions::default());
-    for more in [capabilities, choices, negotiated] {
+    let entries = json!(EntryOptions::default());
+    for more in [capabilities, choices, entries] {
         request.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
     }
     request

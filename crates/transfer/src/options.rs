@@ -1,8 +1,8 @@
 //! Options of a transfer, after parsing: what both sides receive, and what the local side keeps.
 
+use crate::entry_options::EntryOptions;
 use crate::file_list::FileList;
 use crate::filters::FilterRule;
-use crate::negotiated_options::NegotiatedOptions;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::hash::HashKind;
 use numaio_mover::port::BlockSize;
@@ -92,7 +92,7 @@ pub struct CopyOptions {
     pub may_use_fewer_streams: bool,
     /// Options that select entries, and change what is copied.
     #[serde(flatten)]
-    pub negotiated: NegotiatedOptions,
+    pub entries: EntryOptions,
 }
 
 /// Attributes that are not preserved, although [`CopyOptions::archive`] may include them.
@@ -156,8 +156,7 @@ pub struct DeletionLimits {
     pub ignore_errors: bool,
     /// Remove everything from a directory that is empty at the source.
     pub allow_empty_source: bool,
-    /// Remove also what the filter rules exclude; unknown to an older numaio.
-    #[serde(default)]
+    /// Remove also what the filter rules exclude.
     pub excluded: bool,
 }
 

@@ -89,10 +89,10 @@ impl Grants {
         let (PeerRole::Source(transfer) | PeerRole::Sink(transfer, _)) = &mut request.role;
         // A session that serves files cannot write.
         let is_read_only = !matches!(self.kind, GrantKind::SshKey(None));
-        if is_read_only && side == Side::Source && transfer.options.negotiated.remove_source_files {
+        if is_read_only && side == Side::Source && transfer.options.entries.remove_source_files {
             return Err(TransferError::SourceNotRemovable);
         }
-        if transfer.options.negotiated.remote_plan.is_some() {
+        if transfer.options.entries.remote_plan.is_some() {
             return Err(TransferError::RemotePlanNotAllowed);
         }
         match self.kind {

@@ -54,7 +54,7 @@ impl TransferRequest {
     /// Returns the name of the journal, by the sources and names that the user typed, and the
     /// shard.
     pub(super) fn journal_name(&self) -> Vec<u8> {
-        match self.options.negotiated.shard {
+        match self.options.entries.shard {
             Some(shard) => shard_journal_name(self.typed_objects(), shard.number()),
             None => journal_name(self.typed_objects()),
         }
@@ -72,7 +72,7 @@ impl TransferRequest {
     /// # Errors
     /// [`TransferError::ShardRunning`] if one has not ended.
     pub(super) fn abandoned_shards(&self, roots: &Roots) -> Result<Vec<AbandonedShard>, TransferError> {
-        if !self.options.negotiated.finish {
+        if !self.options.entries.finish {
             return Ok(Vec::new());
         }
         let found = roots.other_shards(&shard_journal_name(self.typed_objects(), 1));
@@ -114,7 +114,7 @@ impl TransferRequest {
         }
         let made = match self.base.make_directory(&path) {
             // Another shard was faster.
-            Err(_) if self.options.negotiated.shard.is_some() && self.base.is_directory(&path) => false,
+            Err(_) if self.options.entries.shard.is_some() && self.base.is_directory(&path) => false,
             Err(error) => return Err(TransferError::File { path, error }),
             Ok(()) => true,
         };
@@ -123,8 +123,8 @@ impl TransferRequest {
 
     /// Whether a missing destination stays missing.
     fn creates_nothing(&self) -> bool {
-        let CopyOptions { dry_run, deletion, negotiated, .. } = &self.options;
-        *dry_run || deletion.only || negotiated.existing
+        let CopyOptions { dry_run, deletion, entries, .. } = &self.options;
+        *dry_run || deletion.only || entries.existing
     }
 
     /// Returns whether the parent directory of a path exists; with `--mkpath` it is created, unless
@@ -137,7 +137,7 @@ impl TransferRequest {
         if error.kind() != ErrorKind::NotFound {
             return Err(TransferError::File { path: above, error });
         }
-        if !self.options.negotiated.make_parents {
+        if !self.options.entries.make_parents {
             return Err(TransferError::NoParentDirectory { path: path.to_owned(), parent: above });
         }
         if self.creates_nothing() {
@@ -156,7 +156,7 @@ impl TransferRequest {
 
     /// Whether the only source is a single file, or is missing and might be one.
     pub fn is_one_file(&self) -> bool {
-        let is_directory = |path: &Path| match self.options.negotiated.follows_links() {
+        let is_directory = |path: &Path| match self.options.entries.follows_links() {
             true => self.base.is_directory(path),
             false => !self.base.is_not_directory(path),
         };
@@ -209,7 +209,7 @@ impl TransferRequest {
             let is_it = |follow| identity_of(from, follow).is_some_and(|found| found.is_same(&there));
             if is_it(only.is_none()) {
                 let is_link = !is_it(true);
-                if is_link && self.options.negotiated.follow_named {
+                if is_link && self.options.entries.follow_named {
                     return Some(
                         "the file that it points to would replace it; copy that file by its own name",
                     );
@@ -231,12 +231,12 @@ impl TransferRequest {
     /// Inspects a local destination: whether it is new, so that the source can send all data
     /// eagerly, hard links, and the order of data.
     pub fn inspect_destination(&mut self) {
-        let CopyOptions { checksum, dry_run, deletion, negotiated, size_range, .. } = &self.options;
+        let CopyOptions { checksum, dry_run, deletion, entries, size_range, .. } = &self.options;
         let needs_all = !checksum
             && !dry_run
             && !deletion.only
-            && !negotiated.existing
-            && negotiated.link_dest.is_empty()
+            && !entries.existing
+            && entries.link_dest.is_empty()
             && *size_range == (0, u64::MAX);
         let from = self.from.iter().filter(|_| self.options.file_list.is_none());
         let names = from.map(|from| SourcePath::parse(from)?.only).collect::<Option<Vec<Name>>>();

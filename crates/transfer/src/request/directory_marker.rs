@@ -58,8 +58,8 @@ impl TransferRequest {
     /// Returns whether the transfer could destroy a source that is the destination: with
     /// `--inplace`, files are truncated before they are read.
     fn is_destructive(&self) -> bool {
-        let CopyOptions { in_place, delete, dry_run, negotiated, .. } = &self.options;
-        (*in_place || *delete || negotiated.remove_source_files || self.backup_path().is_some()) && !dry_run
+        let CopyOptions { in_place, delete, dry_run, entries, .. } = &self.options;
+        (*in_place || *delete || entries.remove_source_files || self.backup_path().is_some()) && !dry_run
     }
 
     /// Returns whether the source looks for a marker: also because a directory that is copied into
@@ -77,7 +77,7 @@ impl TransferRequest {
 
     /// Returns the directory of backups.
     fn backup_path(&self) -> Option<PathBuf> {
-        let directory = self.options.negotiated.backup.as_ref()?.directory.as_ref()?;
+        let directory = self.options.entries.backup.as_ref()?.directory.as_ref()?;
         let to = path_of(&self.to);
         // The name of a file is in its parent directory.
         let root = if self.base.is_directory(&to) { &to } else { to.parent().unwrap_or(&to) };
@@ -124,7 +124,7 @@ impl TransferRequest {
             let only = origin.only.as_ref().filter(|_| self.options.file_list.is_none());
             let Some(only) = only else { return Some(root) };
             let path = root.join(path_of(only.as_bytes()));
-            (self.options.negotiated.follows_links() || !self.base.is_not_directory(&path)).then_some(path)
+            (self.options.entries.follows_links() || !self.base.is_not_directory(&path)).then_some(path)
         };
         let directories: BTreeSet<PathBuf> = origins.iter().filter_map(directory).collect();
         let own = directories.iter().filter(|path| self.base.keeps_time_when_marked(path));
@@ -164,7 +164,7 @@ impl TransferRequest {
     }
 
     fn mark(&self, path: PathBuf, of: MarkedDirectory) -> Result<Option<PlacedMarker>, TransferError> {
-        let replaces_source = self.options.in_place || self.options.negotiated.remove_source_files;
+        let replaces_source = self.options.in_place || self.options.entries.remove_source_files;
         match self.base.mark(&path, self.marker_name(of)) {
             Ok(marker) => Ok(Some((path, marker))),
             // Without a permission to create files, none can be removed or replaced either.

@@ -1,7 +1,7 @@
 //! The owners and modes that a request sets.
 
 use super::transfer_request::TransferRequest;
-use crate::negotiated_options::NegotiatedOptions;
+use crate::entry_options::EntryOptions;
 use crate::TransferError;
 use numaio_linux::process;
 use numaio_mover::mode_changes::ModeChanges;
@@ -15,7 +15,7 @@ impl TransferRequest {
     /// Returns the requested changes of modes. Those of a shard keep directories writable, because
     /// other shards write to them without being root.
     pub(super) fn mode_changes(&self) -> Result<ModeChanges, TransferError> {
-        let NegotiatedOptions { chmod, shard, .. } = &self.options.negotiated;
+        let EntryOptions { chmod, shard, .. } = &self.options.entries;
         let typed = chmod.as_ref().map(|chmod| (chmod.changes.as_str(), chmod.umask));
         let (changes, umask) = match (typed, shard) {
             (None, None) => return Ok(ModeChanges::default()),
@@ -32,7 +32,7 @@ impl TransferRequest {
     /// # Errors
     /// An account is unknown, or this process cannot give files to it.
     pub(super) fn fixed_owner(&self, is_root: bool) -> Result<FixedOwner, TransferError> {
-        let Some(chown) = &self.options.negotiated.chown else { return Ok(FixedOwner::default()) };
+        let Some(chown) = &self.options.entries.chown else { return Ok(FixedOwner::default()) };
         let user = chown.user.as_ref().map(|name| account_id(name, "user", accounts::user_id)).transpose()?;
         let group =
             chown.group.as_ref().map(|name| account_id(name, "group", accounts::group_id)).transpose()?;

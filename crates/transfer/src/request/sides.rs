@@ -119,7 +119,7 @@ impl TransferRequest {
         if self.options.order == Order::None {
             site.roots.keep_listing_order();
         }
-        if self.options.negotiated.follows_links() {
+        if self.options.entries.follows_links() {
             site.roots.follow_links(&self.base).map_err(TransferError::Io)?;
         }
         Ok((site, origins))
@@ -138,15 +138,15 @@ impl TransferRequest {
             origins,
             recursive: self.options.recursive,
             listed: self.options.file_list.is_some(),
-            one_file_system: self.options.negotiated.one_file_system,
-            remove_stored: self.options.negotiated.remove_source_files && !self.options.dry_run,
+            one_file_system: self.options.entries.one_file_system,
+            remove_stored: self.options.entries.remove_source_files && !self.options.dry_run,
             local_destination: None,
-            follow_links: self.options.negotiated.follows_links(),
+            follow_links: self.options.entries.follows_links(),
             mode_changes: self.mode_changes()?,
-            announce_mount_points: self.options.negotiated.one_file_system && self.options.delete,
+            announce_mount_points: self.options.entries.one_file_system && self.options.delete,
             xattrs: self.options.archive,
             devices: self.options.archive && site.roots.is_super_user(),
-            shard: self.options.negotiated.shard,
+            shard: self.options.entries.shard,
             filter: build_filter(&self.options.rules)?,
             rejects_empty: self.options.delete && !self.options.deletion.allow_empty_source,
             skip_directory: None,
@@ -169,7 +169,7 @@ impl TransferRequest {
     fn snapshots(&self, root: Option<&Path>) -> (Vec<PathBuf>, Vec<String>) {
         // Without a destination, in a dry run, nothing is linked.
         let Some(root) = root else { return Default::default() };
-        let paths = self.options.negotiated.link_dest.iter().map(|path| root.join(path_of(path)));
+        let paths = self.options.entries.link_dest.iter().map(|path| root.join(path_of(path)));
         let (mut found, mut remarks) = (Vec::new(), Vec::new());
         for path in paths {
             match self.base.roots(&[&path]) {
@@ -188,7 +188,7 @@ impl TransferRequest {
 
     /// Returns where replaced objects are kept: with a directory, the root after the snapshots.
     fn backup_names(&self, has_directory: bool, snapshots: u32) -> Option<BackupNames> {
-        let backup = self.options.negotiated.backup.as_ref()?;
+        let backup = self.options.entries.backup.as_ref()?;
         let root = if has_directory { 1 + snapshots } else { 0 };
         Some(BackupNames { root, suffix: backup.suffix.clone() })
     }
@@ -196,7 +196,7 @@ impl TransferRequest {
     /// Returns the directory of backups, which is created if necessary, unless they are beside the
     /// replaced objects.
     fn backup_directory(&self, root: Option<&Path>) -> Result<Option<PathBuf>, TransferError> {
-        let backup = self.options.negotiated.backup.as_ref().filter(|_| !self.options.dry_run);
+        let backup = self.options.entries.backup.as_ref().filter(|_| !self.options.dry_run);
         let directory = backup.and_then(|backup| backup.directory.as_ref());
         let (Some(root), Some(directory)) = (root, directory) else { return Ok(None) };
         let path = root.join(path_of(directory));
@@ -222,8 +222,8 @@ impl TransferRequest {
 
     fn existing_policy(&self) -> ExistingPolicy {
         ExistingPolicy {
-            only_existing: self.options.negotiated.existing,
-            ignore_existing: self.options.negotiated.ignore_existing,
+            only_existing: self.options.entries.existing,
+            ignore_existing: self.options.entries.ignore_existing,
         }
     }
 
@@ -242,7 +242,7 @@ impl TransferRequest {
             xattrs: self.options.archive,
             times: !omitted.times,
             // Other shards write to the directories after this one has ended.
-            directory_times: !omitted.directory_times && self.options.negotiated.shard.is_none(),
+            directory_times: !omitted.directory_times && self.options.entries.shard.is_none(),
         }
     }
 
@@ -331,15 +331,15 @@ impl TransferRequest {
             sizes: self.options.size_range.0..=self.options.size_range.1,
             delete: self.options.delete,
             removal_limits: self.removal_limits(),
-            one_file_system: self.options.negotiated.one_file_system,
+            one_file_system: self.options.entries.one_file_system,
             filter: build_filter(&self.options.rules)?,
             requested: self.expected_entries(one_file)?,
-            confirm_stored: self.options.negotiated.remove_source_files && !self.options.dry_run,
+            confirm_stored: self.options.entries.remove_source_files && !self.options.dry_run,
             dry_run,
             backup: self.backup_names(backups.is_some(), snapshots.len() as u32),
             snapshots: snapshots.len() as u32,
             clones: None,
-            itemize: self.options.negotiated.itemize,
+            itemize: self.options.entries.itemize,
             // The local side has its own reports.
             report_changes: self.options.reports_changes && self.plans.is_none(),
             keep_partials_since: seconds_ago(PARTIAL_FILE_AGE),
@@ -357,7 +357,7 @@ impl TransferRequest {
             acls: self.capabilities.named_acls,
             eager: self.capabilities.eager_data,
             journal: self.journal_name().into(),
-            is_shard: self.options.negotiated.shard.is_some(),
+            is_shard: self.options.entries.shard.is_some(),
             abandoned_shards: self.abandoned_shards(&site.roots)?,
             is_retry: self.is_retry,
             transfer: TransferId(transfer),

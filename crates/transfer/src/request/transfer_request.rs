@@ -93,7 +93,7 @@ impl TransferRequest {
     /// # Errors
     /// [`TransferError::RemotePlan`] if it is not a valid plan for this side of this machine.
     pub fn read_remote_plan(&mut self, side: Side, placer: &dyn Placer) -> Result<(), TransferError> {
-        let Some(text) = self.options.negotiated.remote_plan.take() else { return Ok(()) };
+        let Some(text) = self.options.entries.remote_plan.take() else { return Ok(()) };
         let plan = placer.plan(&text).map_err(TransferError::RemotePlan)?;
         if plan.side() != side {
             let why = "it is for the other side: plan the far side with the other direction";

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use numaio_mover::mode_changes::ModeChanges;
-use numaio_transfer::negotiated_options::{Chmod, Chown};
+use numaio_transfer::entry_options::{Chmod, Chown};
 
 /// Options that change attributes on the way.
 #[derive(Debug, Args)]

@@ -37,8 +37,8 @@ use crate::output as command_output;
 use log_file::LogFile;
 use numaio_transfer::capacity::local_broker;
 use numaio_transfer::endpoint::Endpoint;
+use numaio_transfer::entry_options::EntryOptions;
 use numaio_transfer::filters::build_filter;
-use numaio_transfer::negotiated_options::NegotiatedOptions;
 use numaio_transfer::options::{CopyOptions, Reflink};
 use numaio_transfer::remote::host_to_host::stop_with_stdin;
 use numaio_transfer::reporter::Observer;
@@ -158,13 +158,13 @@ impl CopyArgs {
             block: self.transfer.block,
             streams: network.streams(),
             may_use_fewer_streams: network.may_use_fewer_streams(),
-            negotiated: self.negotiated()?,
+            entries: self.entries()?,
         })
     }
 
     /// Returns the options that select entries, and change what is copied.
-    fn negotiated(&self) -> Result<NegotiatedOptions, Failure> {
-        Ok(NegotiatedOptions {
+    fn entries(&self) -> Result<EntryOptions, Failure> {
+        Ok(EntryOptions {
             one_file_system: self.selection.one_file_system,
             copy_links: self.selection.copy_links,
             follow_named: !self.recursive
@@ -229,7 +229,7 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
             command_output::remark(common, &why);
         }
     }
-    let mut output = CopyOutput::new(common, args, transfer.options.negotiated.shard, log);
+    let mut output = CopyOutput::new(common, args, transfer.options.entries.shard, log);
     // The first line shows the numaio that started this one that its options are known.
     output.alive();
     let ended =

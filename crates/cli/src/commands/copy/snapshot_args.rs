@@ -2,7 +2,7 @@
 
 use super::delete_args::DELETE_OPTIONS;
 use clap::Args;
-use numaio_transfer::negotiated_options::Backup;
+use numaio_transfer::entry_options::Backup;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Options of a transfer that select entries, and change what is copied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NegotiatedOptions {
+pub struct EntryOptions {
     /// Copy mount points below a source as empty directories.
     pub one_file_system: bool,
     /// Copy the targets of symbolic links.
@@ -40,7 +40,7 @@ pub struct NegotiatedOptions {
     pub make_parents: bool,
 }
 
-impl NegotiatedOptions {
+impl EntryOptions {
     /// Returns whether links are followed. Without recursion all links are named.
     pub fn follows_links(&self) -> bool {
         self.copy_links || self.follow_named
