@@ -240,7 +240,7 @@ fn retry_waits_for_the_previous_attempt() {
     // It exits when its standard input closes.
     let (held, mut output) = (retry.stdin.take(), String::new());
     retry.stdout.take().expect("a pipe").read_to_string(&mut output).expect("events");
-    assert!(first.try_wait().expect("a child").is_some_and(|status| status.success()), "{output}");
+    assert!(first.limited_status().expect("ended").success(), "{output}");
     assert!(retry.limited_status().expect("ended").success() && output.contains("\"moved\":0"), "{output}");
     drop(held);
 }
