@@ -78,7 +78,7 @@ pub fn control_messages(input: &[u8]) {
     peer_reply(input);
     event(input);
     let line = input.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    if json_of(line).is_some_and(|json| json.get("ask").is_some()) {
+    if json_of(line).is_some_and(|json| json.get("role").is_some()) {
         peer_request(input);
     }
 }
@@ -100,7 +100,7 @@ fn hello(text: &str) {
                 assert_eq!(Some(&user[..]), owner);
                 assert!(PERMITTED.contains(&(user, root, is_source)), "{admitted:?}");
                 if let Some(json) = json_of(text.as_bytes()) {
-                    assert!(json["root"] == *root && json["take"] == is_source, "{admitted:?}");
+                    assert!(json["root"] == *root && json["takes_files"] == is_source, "{admitted:?}");
                     assert!(json["user"].is_null() || json["user"] == *user, "{admitted:?}");
                 }
             }
@@ -181,7 +181,7 @@ fn peer_request(input: &[u8]) {
         let Ok(decoded) = checked_request(input, *side, &world) else { return false };
         let copy = checked_request(decoded.request.as_bytes(), *side, &world).expect("the encoded request");
         assert_eq!(copy.request, decoded.request);
-        let routes = [None, Some("\"Lanes\"\n"), Some("\"Tunnel\"\n")];
+        let routes = [None, Some("\"DataConnections\"\n"), Some("\"ControlChannel\"\n")];
         assert!(routes.contains(&decoded.route.as_deref()), "{:?}", decoded.route);
         true
     });
@@ -214,14 +214,14 @@ fn checked_request(input: &[u8], side: Side, world: &TestWorld) -> Result<Decode
 fn check_limits(request: &str, side: Side) {
     let request: Value = serde_json::from_str(request).expect("JSON");
     let transfer = match side {
-        Side::Source => &request["ask"]["Source"],
-        Side::Sink => &request["ask"]["Sink"][0],
+        Side::Source => &request["role"]["Source"],
+        Side::Sink => &request["role"]["Sink"][0],
     };
     assert_eq!(transfer["numaio_copy"], 1);
-    assert!(transfer["limit"].as_u64().is_some_and(|limit| limit <= BYTES_PER_SECOND));
+    assert!(transfer["bytes_per_second"].as_u64().is_some_and(|limit| limit <= BYTES_PER_SECOND));
     let threads = transfer["threads"].as_u64();
     assert!(transfer["threads"].is_null() || threads.is_some_and(|n| (1..=MOST_THREADS).contains(&n)));
-    assert!(transfer["acls"] == false, "a daemon without root resolves no names of accounts");
+    assert!(transfer["named_acls"] == false, "a daemon without root resolves no names of accounts");
     let offer = &request["offer"];
     let streams = offer["streams"].as_u64();
     assert!(offer.is_null() || streams.is_some_and(|n| n <= STREAMS.into()));
@@ -239,15 +239,15 @@ pub fn paths(input: &[u8]) {
 
 fn transfer_request(from: &[&[u8]], to: &[u8]) -> Value {
     let mut request = json!({
-        "numaio_copy": 1, "from": from, "to": to, "listed": null, "recursive": true, "archive": true,
-        "rules": [{"include": false, "pattern": b"*.o"}], "sizes": [0, u64::MAX], "checksum": false,
+        "numaio_copy": 1, "from": from, "to": to, "file_list": null, "recursive": true, "archive": true,
+        "rules": [{"include": false, "pattern": b"*.o"}], "size_range": [0, u64::MAX], "checksum": false,
         "manifest": false, "numeric_ids": false, "update": false, "ignore_times": false, "delete": false,
-        "in_place": false, "rehearse": false, "told": true, "hash": 1, "fsync": 1, "limit": null,
-        "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "sparing": true, "again": false,
+        "in_place": false, "dry_run": false, "reports_changes": true, "hash": 1, "fsync": 1, "bytes_per_second": null,
+        "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "may_use_fewer_streams": true, "is_retry": false,
         "transfer": ([7; 16]),
     });
     let capabilities =
-        json!({"unasked": false, "links": true, "acls": true, "in_order": false, "block": null});
+        json!({"eager_data": false, "hard_links": true, "named_acls": true, "in_order": false, "block": null});
     let choices = json!({
         "omitted": OmittedAttributes::default(), "deletion": DeletionLimits::default(), "active_files": "Fail",
         "reflink": "Never", "io": "Auto", "work_sharing": true, "direct": "Auto", "order": "Auto", "mode": "Auto",
@@ -264,19 +264,19 @@ fn line(message: &Value) -> Vec<u8> {
 }
 
 fn source_request(from: &[&[u8]]) -> Vec<u8> {
-    let offer = json!({"streams": 32, "ports": [1, 9], "word": {"Secret": ([9; 32])}, "ticket": ([3; 16])});
-    line(&json!({"ask": {"Source": transfer_request(from, b"x")}, "offer": offer}))
+    let offer = json!({"streams": 32, "ports": [1, 9], "credential": {"Secret": ([9; 32])}, "ticket": ([3; 16])});
+    line(&json!({"role": {"Source": transfer_request(from, b"x")}, "offer": offer}))
 }
 
 fn sink_request(to: &[u8], one_file: bool) -> Vec<u8> {
-    line(&json!({"ask": {"Sink": [transfer_request(&[b"x"], to), one_file]}, "offer": null}))
+    line(&json!({"role": {"Sink": [transfer_request(&[b"x"], to), one_file]}, "offer": null}))
 }
 
 /// Returns the seeds of the target `control-messages`: a message of every kind.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut listed = transfer_request(&[b"a"], b"x");
-    listed["listed"] = json!(["b", "b/c"]);
-    (listed["threads"], listed["limit"]) = (json!(100), json!(1_000_000));
+    listed["file_list"] = json!(["b", "b/c"]);
+    (listed["threads"], listed["bytes_per_second"]) = (json!(100), json!(1_000_000));
     let opened = json!({"port": 5000, "key": [48, 42], "address": "192.0.2.9"});
     let totals = json!({
         "entries": 3, "size": 10, "moved": 2, "unchanged": 1, "removed": 0, "failed": 0, "bytes": 7, "sent": 7, "resumed": 0
@@ -287,16 +287,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
     (progress["event"], progress["reached"]) = (json!("progress"), json!(7));
     let mut seeds = vec![
         line(
-            &json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true, "no_key": false, "capacity": {}}),
+            &json!({"numaio_copy": 1, "user": "ada", "root": "both", "takes_files": true, "has_no_key": false, "capacity": {}}),
         ),
         line(
-            &json!({"numaio_copy": 1, "user": null, "root": "\u{7f}".repeat(4_000), "take": true, "no_key": false, "capacity": {}}),
+            &json!({"numaio_copy": 1, "user": null, "root": "\u{7f}".repeat(4_000), "takes_files": true, "has_no_key": false, "capacity": {}}),
         ),
-        [source_request(&[b"a", b"in/b"]), b"\"Lanes\"\n".to_vec()].concat(),
-        [sink_request(b"a/new", false), b"\"Tunnel\"\n".to_vec()].concat(),
-        line(&json!({"ask": {"Source": listed}, "offer": null})),
+        [source_request(&[b"a", b"in/b"]), b"\"DataConnections\"\n".to_vec()].concat(),
+        [sink_request(b"a/new", false), b"\"ControlChannel\"\n".to_vec()].concat(),
+        line(&json!({"role": {"Source": listed}, "offer": null})),
         line(
-            &json!({"Ready": {"one_file": false, "door": {"Ok": opened}, "remarks": [], "unasked": false, "links": true, "acls": false, "in_order": false, "block": null}}),
+            &json!({"Ready": {"is_one_file": false, "endpoint": {"Ok": opened}, "remarks": [], "eager_data": false, "hard_links": true, "named_acls": false, "in_order": false, "block": null}}),
         ),
         line(&json!({"event": "did", "action": "copied", "name": "a/b", "bytes": 7})),
         b"@numaio system Linux x86_64\n@numaio there\n@numaio sum abc\n@numaio file /home/a/.cache/x\n"
@@ -306,7 +306,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"Welcome": {"streams": 8, "capacity": "reports"}}),
         json!({"Refused": "no"}),
         json!({"Busy": "later"}),
-        json!({"Ready": {"one_file": true, "door": {"Err": "no port"}, "remarks": [], "unasked": true, "links": true, "acls": false, "in_order": false, "block": 65536}}),
+        json!({"Ready": {"is_one_file": true, "endpoint": {"Err": "no port"}, "remarks": [], "eager_data": true, "hard_links": true, "named_acls": false, "in_order": false, "block": 65536}}),
         json!({"event": "problem", "name": "a", "side": "source", "reason": "NoSpace", "text": "no space"}),
         json!({"Admission": {"user": "ada", "root": "data", "direction": "read", "capacity": {}}}),
         json!({"Queued": {"position": 1, "why": "sda serves 1 at once"}}),
@@ -315,7 +315,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         json!({"FromPeer": {"Offer": {"turn": 1, "rate": 1_000_000}}}),
         json!({"ForPeer": {"Lent": {"state": "suspended", "position": 2, "why": "sda serves 1 at once"}}}),
         json!({"Welcome": {"streams": 8, "capacity": "negotiates"}}),
-        json!({"numaio_copy": 1, "user": "ada", "root": "both", "take": true, "no_key": false, "capacity": {"host": "ed25519:00", "offer": {"turn": 1, "rate": null}}}),
+        json!({"numaio_copy": 1, "user": "ada", "root": "both", "takes_files": true, "has_no_key": false, "capacity": {"host": "ed25519:00", "offer": {"turn": 1, "rate": null}}}),
         json!({"Lent": {"state": "waiting", "position": 1, "why": "sda serves 1 at once", "starts_in": 9}}),
         json!({
             "kind": "run", "groups": [{"streams": 2, "direction": "write"}, {"streams": 1, "direction": "read"}],

@@ -66,9 +66,9 @@ fn threads_and_pages_of_a_copy_are_on_the_planned_nodes() {
     assert!(bound.iter().all(|line| !line.contains(" N0=")), "{pages}");
     let first = text("events").lines().next().map(str::to_owned).unwrap_or_default();
     let event: serde_json::Value = serde_json::from_str(&first).expect("an event");
-    let group = &event["crews"][0];
+    let group = &event["groups"][0];
     assert_eq!((&group["threads"], &group["cpus"]), (&1.into(), &"2".into()), "{event}");
-    assert_eq!(group["buffers_on"], 1, "{event}");
+    assert_eq!(group["node"], 1, "{event}");
 }
 
 /// Copies from the disk of node 0 to another host, through the network card of node 1.

@@ -22,7 +22,7 @@ mod tests {
     fn rejects_invalid_sizes_of_peers() {
         let parse = |block: &str| {
             let json =
-                format!(r#"{{"unasked":false,"links":true,"acls":true,"in_order":false,"block":{block}}}"#);
+                format!(r#"{{"eager_data":false,"hard_links":true,"named_acls":true,"in_order":false,"block":{block}}}"#);
             serde_json::from_str::<Capabilities>(&json)
         };
         let bytes = |block: &str| parse(block).expect("capabilities").block_size().bytes();

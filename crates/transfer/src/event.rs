@@ -79,7 +79,6 @@ pub struct PlacementEvent {
     /// Size of blocks and of buffers in bytes.
     pub block: u64,
     /// Worker groups.
-    #[serde(rename = "crews")]
     pub groups: Vec<PlacedGroup>,
     /// How large blocks are read and written.
     pub io: &'static str,
@@ -93,7 +92,6 @@ pub struct PlacementEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlacedGroup {
     /// The node of the buffers; any node if `None`.
-    #[serde(rename = "buffers_on")]
     pub node: Option<NodeId>,
     /// The CPUs of the threads; any CPU if `None`.
     #[serde(serialize_with = "as_list")]

@@ -20,7 +20,6 @@ pub trait Choice: Copy + PartialEq + 'static {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CopyOptions {
     /// Names below the source to transfer; all if `None`.
-    #[serde(rename = "listed")]
     pub file_list: Option<FileList>,
     /// Copy directories with their contents.
     pub recursive: bool,
@@ -31,7 +30,6 @@ pub struct CopyOptions {
     /// Filter rules; the first match decides.
     pub rules: Vec<FilterRule>,
     /// Minimum and maximum size of the files to copy, in bytes.
-    #[serde(rename = "sizes")]
     pub size_range: (u64, u64),
     /// Compare files of equal size by content hash.
     pub checksum: bool,
@@ -54,17 +52,14 @@ pub struct CopyOptions {
     /// Write to existing files directly.
     pub in_place: bool,
     /// Change nothing.
-    #[serde(rename = "rehearse")]
     pub dry_run: bool,
     /// Whether the sink reports every change.
-    #[serde(rename = "told")]
     pub reports_changes: bool,
     /// How data is verified.
     pub hash: Hash,
     /// When data is synced.
     pub fsync: Fsync,
     /// Maximum bytes of data per second.
-    #[serde(rename = "limit")]
     pub bytes_per_second: Option<u64>,
     /// Compression for another host.
     pub compress: Compress,
@@ -88,7 +83,6 @@ pub struct CopyOptions {
     /// Number of data connections to the sink.
     pub streams: u16,
     /// Whether the source may use fewer connections if that is better.
-    #[serde(rename = "sparing")]
     pub may_use_fewer_streams: bool,
     /// Options that select entries, and change what is copied.
     #[serde(flatten)]

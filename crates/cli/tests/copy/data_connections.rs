@@ -91,7 +91,7 @@ fn route_through(home: &Home, port: u16) -> String {
 fn connect_to_listener(home: &Path) -> Option<TcpStream> {
     let text = fs::read_to_string(home.join("answer")).ok()?;
     let answer: Value = serde_json::from_str(&text).expect("JSON");
-    let port = answer["Ready"]["door"]["Ok"]["port"].as_u64().and_then(|port| port.try_into().ok());
+    let port = answer["Ready"]["endpoint"]["Ok"]["port"].as_u64().and_then(|port| port.try_into().ok());
     TcpStream::connect((Ipv4Addr::LOCALHOST, port.expect("a port"))).ok()
 }
 

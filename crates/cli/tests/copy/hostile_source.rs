@@ -399,8 +399,8 @@ fn rejects_a_host_that_sends_unrequested_entries() {
     let from = r#""from":\[\[[0-9,]*\]\]"#;
     let (bashrc, all, ssh) = (instead("src/.bashrc"), instead("src/"), instead("src/.ssh"));
     let recursive = (r#""recursive":false"#, r#""recursive":true"#);
-    let no_rules = (r#""rules":\[.*\],"sizes""#, r#""rules":[],"sizes""#);
-    let longer = (r#""listed":\["report"\]"#, r#""listed":["report",".ssh\/authorized_keys"]"#);
+    let no_rules = (r#""rules":\[.*\],"size_range""#, r#""rules":[],"size_range""#);
+    let longer = (r#""file_list":\["report"\]"#, r#""file_list":["report",".ssh\/authorized_keys"]"#);
     // Changes to the request, arguments of the copy, and the first unrequested entry.
     let cases: [(&[Change], &[&str], &str); 8] = [
         (&[(from, &bashrc)], &["host:src/report"], ".bashrc"),

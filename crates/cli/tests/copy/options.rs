@@ -151,7 +151,7 @@ fn threads_run_on_the_cpus_of_the_plan() {
     let sides: Vec<_> = placed.iter().map(|it| (it["side"].as_str(), it["by"].as_str())).collect();
     assert_eq!(sides, [(Some("source"), Some("the plan")), (Some("destination"), Some("the plan"))]);
     for side in &placed {
-        let worker_groups = side["crews"].as_array().expect("worker groups");
+        let worker_groups = side["groups"].as_array().expect("worker groups");
         assert_eq!(worker_groups.len(), 1);
         assert_eq!(
             (&worker_groups[0]["threads"], &worker_groups[0]["cpus"]),

@@ -142,8 +142,8 @@ fn json_log_has_an_object_per_line_and_no_control_characters() {
     let own = numaio_transfer::keys::read(&user.home.0.join(".config/numaio/key")).expect("a key");
     let own = own.keys().expect("keys");
     for hello in [
-        r#"{"numaio_copy":1,"user":"m\u001b[2J\nnumaio: fake","root":"data","take":false,"no_key":false,"capacity":{}}"#,
-        r#"{"numaio_copy":1,"user":null,"root":"\u001b[2J\n{\"level\":\"info\"}","take":true,"no_key":true,"capacity":{}}"#,
+        r#"{"numaio_copy":1,"user":"m\u001b[2J\nnumaio: fake","root":"data","takes_files":false,"has_no_key":false,"capacity":{}}"#,
+        r#"{"numaio_copy":1,"user":null,"root":"\u001b[2J\n{\"level\":\"info\"}","takes_files":true,"has_no_key":true,"capacity":{}}"#,
     ] {
         let (_, greeting) = open_control_channel(&daemon, &own, hello);
         assert!(greeting.contains("Refused"), "{greeting}");

@@ -349,7 +349,7 @@ fn removes_terminal_escapes_from_peer_messages() {
     let home = Home::new();
     home.file("f", "x");
     for answer in
-        [r#"{"Refused":"\u001b[31mred"}"#, r#"{"Ready":{"one_file":true,"door":{"Err":"\u001b[31mred"}}}"#]
+        [r#"{"Refused":"\u001b[31mred"}"#, r#"{"Ready":{"is_one_file":true,"endpoint":{"Err":"\u001b[31mred"}}}"#]
     {
         let ssh =
             home.script("ssh", &format!("#!/bin/sh\n[ \"$1\" = -G ] && exit\nprintf '%s\\n' '{answer}'\n"));
@@ -395,8 +395,8 @@ fn rejects_requests_of_a_hostile_user() {
     fs::write(daemon.home.0.join("outside/secret"), "secret").expect("a file");
     let outside = daemon.home.path("outside");
     let (take, put) = (
-        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":true,\"no_key\":false,\"capacity\":{}}",
-        "{\"numaio_copy\":1,\"root\":\"data\",\"take\":false,\"no_key\":false,\"capacity\":{}}",
+        "{\"numaio_copy\":1,\"root\":\"data\",\"takes_files\":true,\"has_no_key\":false,\"capacity\":{}}",
+        "{\"numaio_copy\":1,\"root\":\"data\",\"takes_files\":false,\"has_no_key\":false,\"capacity\":{}}",
     );
     let answer = |hello: &str, call: &str| {
         let (channel, greeting) = open_control_channel(&daemon, &keys, hello);

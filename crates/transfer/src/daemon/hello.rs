@@ -22,10 +22,8 @@ pub struct DaemonHello {
     /// Name of the root.
     pub root: String,
     /// Whether the client reads files from the root (the daemon is the source).
-    #[serde(rename = "take")]
     pub takes_files: bool,
     /// Whether the client has no key of its own, and made one for this connection.
-    #[serde(rename = "no_key")]
     pub has_no_key: bool,
     /// What the client's host lends.
     pub capacity: HelloCapacity,
@@ -145,7 +143,7 @@ mod tests {
     fn another_version_is_refused_with_both_versions() {
         let refused = DaemonHello::parse(r#"{"numaio_copy":7,"news":true}"#).expect_err("another version");
         assert_eq!(refused, "the other numaio speaks version 7, and this one 1");
-        let hello = r#"{"numaio_copy":1,"user":null,"root":"data","take":true,"no_key":false,"capacity":{}}"#;
+        let hello = r#"{"numaio_copy":1,"user":null,"root":"data","takes_files":true,"has_no_key":false,"capacity":{}}"#;
         assert_eq!(DaemonHello::parse(hello).map(|hello| hello.side()), Ok(Side::Source));
     }
 

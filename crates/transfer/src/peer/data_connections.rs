@@ -29,7 +29,6 @@ pub struct Offer {
     streams: u16,
     /// Range of ports that the peer may listen on.
     ports: Option<(u16, u16)>,
-    #[serde(rename = "word")]
     credential: OfferedCredential,
     /// Ticket at the start of the connections to a daemon's port, which are already being opened.
     #[serde(default)]
@@ -79,10 +78,8 @@ pub struct DataPath {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataRoute {
     /// Data connections.
-    #[serde(rename = "Lanes")]
     DataConnections,
     /// The control channel.
-    #[serde(rename = "Tunnel")]
     ControlChannel,
 }
 

@@ -20,7 +20,6 @@ pub const MAX_LINE_BYTES: u64 = 16 << 20;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PeerRequest {
     /// The peer's role.
-    #[serde(rename = "ask")]
     pub role: PeerRole,
     /// Offered data connections; without an offer, data uses the control channel.
     pub offer: Option<Offer>,
@@ -51,11 +50,9 @@ pub enum PeerReply {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ReadyReply {
     /// Whether the peer's source is a single file.
-    #[serde(rename = "one_file")]
     pub is_one_file: bool,
     /// Where it accepts offered data connections, or why it cannot. A
     /// [`DataRoute`](super::data_connections::DataRoute) follows an offer.
-    #[serde(rename = "door")]
     pub endpoint: Option<Result<DataEndpoint, String>>,
     /// Remarks for the user about what was typed.
     pub remarks: Vec<String>,
@@ -103,7 +100,7 @@ pub fn receive_line(from: &mut PeerReader) -> io::Result<String> {
 /// Returns the version of a request that has other fields; `None` if it is not a request.
 pub fn request_version(line: &str) -> Option<u32> {
     let request: serde_json::Value = serde_json::from_str(line).ok()?;
-    let transfer = request["ask"].get("Source").unwrap_or(&request["ask"]["Sink"][0]);
+    let transfer = request["role"].get("Source").unwrap_or(&request["role"]["Sink"][0]);
     transfer["numaio_copy"].as_u64()?.try_into().ok()
 }
 
@@ -113,10 +110,10 @@ mod tests {
 
     #[test]
     fn requests_of_other_versions_state_their_version() {
-        for line in [r#"{"ask":{"Source":{"numaio_copy":7}}}"#, r#"{"ask":{"Sink":[{"numaio_copy":7},9]}}"#] {
+        for line in [r#"{"role":{"Source":{"numaio_copy":7}}}"#, r#"{"role":{"Sink":[{"numaio_copy":7},9]}}"#] {
             assert_eq!(request_version(line), Some(7));
         }
-        for line in ["", "{}", "[]", r#"{"ask":7}"#, r#"{"ask":{"Source":{"numaio_copy":-1}}}"#] {
+        for line in ["", "{}", "[]", r#"{"role":7}"#, r#"{"role":{"Source":{"numaio_copy":-1}}}"#] {
             assert_eq!(request_version(line), None, "{line}");
         }
     }

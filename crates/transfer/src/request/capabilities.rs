@@ -7,13 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Data that the source sends before the sink requests it.
-    #[serde(rename = "unasked")]
     pub eager_data: bool,
     /// Hard links.
-    #[serde(rename = "links")]
     pub hard_links: bool,
     /// ACLs with names of users and groups; otherwise the source sends numbers.
-    #[serde(rename = "acls")]
     pub named_acls: bool,
     /// Data of each file in order only.
     pub in_order: bool,

@@ -38,7 +38,6 @@ pub struct TransferRequest {
     /// Identity of the transfer.
     pub(super) transfer: [u8; 16],
     /// Whether an earlier attempt was lost.
-    #[serde(rename = "again")]
     pub(super) is_retry: bool,
     /// Plans of the local sides; `None` at the peer, which does not receive them.
     #[serde(skip)]
