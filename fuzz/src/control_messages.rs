@@ -246,8 +246,7 @@ fn transfer_request(from: &[&[u8]], to: &[u8]) -> Value {
         "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "may_use_fewer_streams": true, "is_retry": false,
         "transfer": ([7; 16]),
     });
-    let capabilities =
-        json!({"eager_data": false, "hard_links": true, "named_acls": true, "in_order": false, "block": null});
+    let capabilities = json!({"eager_data": false, "hard_links": true, "named_acls": true, "in_order": false, "block": null});
     let choices = json!({
         "omitted": OmittedAttributes::default(), "deletion": DeletionLimits::default(), "active_files": "Fail",
         "reflink": "Never", "io": "Auto", "work_sharing": true, "direct": "Auto", "order": "Auto", "mode": "Auto",
@@ -264,7 +263,8 @@ fn line(message: &Value) -> Vec<u8> {
 }
 
 fn source_request(from: &[&[u8]]) -> Vec<u8> {
-    let offer = json!({"streams": 32, "ports": [1, 9], "credential": {"Secret": ([9; 32])}, "ticket": ([3; 16])});
+    let offer =
+        json!({"streams": 32, "ports": [1, 9], "credential": {"Secret": ([9; 32])}, "ticket": ([3; 16])});
     line(&json!({"role": {"Source": transfer_request(from, b"x")}, "offer": offer}))
 }
 

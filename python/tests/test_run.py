@@ -145,8 +145,8 @@ class Errors(unittest.TestCase):
         script = "trap 'echo interrupted > \"$0.log\"; exit 130' INT; while :; do sleep 0.01; done"
         with tempfile.TemporaryDirectory() as folder, program(folder, script):
             with self.assertRaises(numaio.NumaioError) as caught:
-                numaio.run("model", timeout=2)
-            self.assertIn("no result within 2 s", str(caught.exception))
+                numaio.run("model", timeout=0.5)
+            self.assertIn("no result within 0.5 s", str(caught.exception))
             self.assertEqual(Path(folder, "numaio.log").read_text(), "interrupted\n")
 
     def test_threads_run_commands_side_by_side(self):

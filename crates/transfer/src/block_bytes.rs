@@ -21,8 +21,9 @@ mod tests {
     #[test]
     fn rejects_invalid_sizes_of_peers() {
         let parse = |block: &str| {
-            let json =
-                format!(r#"{{"eager_data":false,"hard_links":true,"named_acls":true,"in_order":false,"block":{block}}}"#);
+            let json = format!(
+                r#"{{"eager_data":false,"hard_links":true,"named_acls":true,"in_order":false,"block":{block}}}"#
+            );
             serde_json::from_str::<Capabilities>(&json)
         };
         let bytes = |block: &str| parse(block).expect("capabilities").block_size().bytes();

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{skipped, CommandOutput, Home, Limited};
+use support::{skipped, CommandOutput, Home, Limited, HEED_SIGNALS};
 
 /// Names of interpreters. The distribution's is first: tools/setup installs optional packages for
 /// it.
@@ -40,8 +40,11 @@ fn run_package_tests(python: &Path) {
     let home = Home::new();
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let package = repository.join("python");
-    let mut command = home
-        .command(&python.to_string_lossy(), &["-m", "unittest", "discover", "-v", "-s", "tests", "-t", "."]);
+    let python_path = python.to_string_lossy();
+    let mut command = home.command(
+        HEED_SIGNALS[0],
+        &[HEED_SIGNALS[1], &python_path, "-m", "unittest", "discover", "-v", "-s", "tests", "-t", "."],
+    );
     command
         .current_dir(&package)
         .env("NUMAIO", env!("CARGO_BIN_EXE_numaio"))

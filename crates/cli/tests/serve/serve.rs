@@ -348,9 +348,10 @@ fn ssh_host_copies_to_a_daemon_directly() {
 fn removes_terminal_escapes_from_peer_messages() {
     let home = Home::new();
     home.file("f", "x");
-    for answer in
-        [r#"{"Refused":"\u001b[31mred"}"#, r#"{"Ready":{"is_one_file":true,"endpoint":{"Err":"\u001b[31mred"}}}"#]
-    {
+    for answer in [
+        r#"{"Refused":"\u001b[31mred"}"#,
+        r#"{"Ready":{"is_one_file":true,"endpoint":{"Err":"\u001b[31mred"}}}"#,
+    ] {
         let ssh =
             home.script("ssh", &format!("#!/bin/sh\n[ \"$1\" = -G ] && exit\nprintf '%s\\n' '{answer}'\n"));
         let mut command = home.numaio(&["copy", "-v", "--retry", "0", "f", "h:g"]);

@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn requests_of_other_versions_state_their_version() {
-        for line in [r#"{"role":{"Source":{"numaio_copy":7}}}"#, r#"{"role":{"Sink":[{"numaio_copy":7},9]}}"#] {
+        for line in [r#"{"role":{"Source":{"numaio_copy":7}}}"#, r#"{"role":{"Sink":[{"numaio_copy":7},9]}}"#]
+        {
             assert_eq!(request_version(line), Some(7));
         }
         for line in ["", "{}", "[]", r#"{"role":7}"#, r#"{"role":{"Source":{"numaio_copy":-1}}}"#] {
