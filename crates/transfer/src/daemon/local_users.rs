@@ -7,6 +7,7 @@ use super::capacity_queue::CapacityQueue;
 use super::config::LocalUsers;
 use super::local_connections::{LocalConnection, LocalConnections};
 use super::log::{LimitedLog, Log};
+use super::subordinate_ids::counted_id;
 use crate::capacity::messages::{CapacityReply, CapacityRequest, LocalTransfer, MAX_REQUEST_BYTES};
 use crate::json_lines::{receive, send};
 use numaio_broker::HostOrder;
@@ -99,13 +100,14 @@ impl LocalServer {
     fn receive(self: &Arc<Self>, socket: UnixStream) {
         let Ok(peer) = socket_peer(&socket) else { return };
         // A program that is not served continues without the daemon.
-        let connection = match self.connections.admit(peer.user, socket) {
+        let counted = counted_id(peer.user);
+        let connection = match self.connections.admit(counted, socket) {
             Ok(connection) => connection,
             Err(why) => return self.refusals.warning(&format!("local user {}: {why}", peer.user)),
         };
         let server = self.clone();
         let serve = move || {
-            if let Err(error) = server.serve(peer, &connection) {
+            if let Err(error) = server.serve((peer, counted), &connection) {
                 let SocketPeer { user, process } = peer;
                 server.log.debug(&format!("process {process} of local user {user}: {error}"));
             }
@@ -115,8 +117,8 @@ impl LocalServer {
         }
     }
 
-    /// Serves a program until its end.
-    fn serve(&self, peer: SocketPeer, connection: &LocalConnection) -> io::Result<()> {
+    /// Serves a program until its end. Limits are those of the `counted` user id.
+    fn serve(&self, (peer, counted): (SocketPeer, u32), connection: &LocalConnection) -> io::Result<()> {
         let socket = &*connection.socket;
         socket.set_write_timeout(Some(REPLY_TIMEOUT))?;
         let request = receive(socket, MAX_REQUEST_BYTES, Some(REQUEST_TIMEOUT))?;
@@ -126,12 +128,12 @@ impl LocalServer {
             Some(CapacityRequest::List) => {
                 // Only root and the daemon's user see the transfers of others.
                 let sees_all = peer.user == 0 || peer.user == user();
-                let user = user_name(peer.user);
+                let user = user_name(counted);
                 let transfers = self.queue.transfers((!sees_all).then_some(&*user));
                 send(socket, &CapacityReply::Transfers(transfers))
             }
             Some(CapacityRequest::Submit(transfer)) => {
-                let (user, what) = (user_name(peer.user), format!("process {}", peer.process));
+                let (user, what) = (user_name(counted), format!("process {}", peer.process));
                 match self.queue.enter_local(&transfer, (user, what), self.local.limits()) {
                     Ok(place) => {
                         if let Some(order) = self.order_of(&transfer) {

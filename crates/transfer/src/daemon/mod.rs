@@ -23,6 +23,7 @@ mod record_writer;
 pub mod session;
 pub mod session_ipc;
 mod session_table;
+mod subordinate_ids;
 
 pub use config::Config;
 pub use device_capacity::{DeviceCapacity, DirectionCapacity};
