@@ -312,9 +312,8 @@ impl Roots {
             rustix::fs::fsync(file).map_err(fault("sync"))?;
         }
         if *at != settle.name {
-            let is_fuse = is_filesystem(file, &[FUSE]);
             rename(resolver, at, &settle.name).or_else(|fault| match fault.why {
-                FaultKind::Permission | FaultKind::Exists if is_fuse => {
+                FaultKind::Permission | FaultKind::Exists if is_filesystem(file, &[FUSE]) => {
                     replace(resolver, at, &settle.name, fault)
                 }
                 _ => Err(fault),
