@@ -79,6 +79,17 @@ fn is_copied(home: &Home, to: &str) {
     assert!(differs.status.success(), "{}", String::from_utf8_lossy(&differs.stdout));
 }
 
+/// Checks that all temporary files that stay are named in the output, and removes them.
+fn remove_named_files(home: &Home, output: &str) {
+    for entry in fs::read_dir(home.0.join("stored")).expect("a folder").flatten() {
+        let name = entry.file_name().into_string().expect("a name");
+        if name.starts_with(".numaio") {
+            assert!(output.contains(&name), "{name} is not named: {output}");
+            fs::remove_file(entry.path()).expect("removed");
+        }
+    }
+}
+
 #[test]
 fn files_are_written_in_order_where_other_writes_are_refused() {
     let cases: [&[&str]; 5] = [
@@ -137,16 +148,7 @@ fn store_of_new_objects_is_filled_once() {
     let Some(_volume) = LimitedVolume::mount(&home, &lacks) else { return };
     let first = copy(&home, &["-r", "from/", "mounted"]);
     assert_eq!(first.code, Some(0), "{}", first.err);
-    let left = |home: &Home| -> Vec<String> {
-        let names = fs::read_dir(home.0.join("stored")).expect("a folder").flatten();
-        let names = names.map(|name| name.file_name().into_string().expect("a name"));
-        names.filter(|name| name.starts_with(".numaio")).collect()
-    };
-    // All files that stay are named.
-    assert!(left(&home).iter().all(|name| first.err.contains(&**name)), "{:?}: {}", left(&home), first.err);
-    for name in left(&home) {
-        fs::remove_file(home.0.join("stored").join(name)).expect("removed");
-    }
+    remove_named_files(&home, &first.err);
     is_copied(&home, "stored");
     let second = copy(&home, &["-ri", "from/", "mounted"]);
     assert_eq!(second.code, Some(0), "{}", second.err);
@@ -207,13 +209,7 @@ fn files_get_their_names_at_once_without_renames() {
             }
             assert_eq!(output.code, Some(0), "{lacks:?}: {}", output.err);
             assert!(!output.err.contains(ORDER), "{}", output.err);
-            for entry in fs::read_dir(home.0.join("stored")).expect("a folder").flatten() {
-                let name = entry.file_name().into_string().expect("a name");
-                if name.starts_with(".numaio") {
-                    assert!(output.err.contains(&name), "{name} is not named: {}", output.err);
-                    fs::remove_file(entry.path()).expect("removed");
-                }
-            }
+            remove_named_files(&home, &output.err);
             is_copied(&home, "stored");
         }
     }
