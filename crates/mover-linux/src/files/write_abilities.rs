@@ -8,6 +8,7 @@
 use super::directory_time::DirectoryTime;
 use super::filesystem::{is_filesystem, FUSE};
 use super::flush::flush_errno;
+use super::name_matching::NewFiles;
 use super::roots::Roots;
 use super::temporary_file::temporary_name;
 use rustix::fd::{AsFd, OwnedFd};
@@ -40,6 +41,17 @@ pub struct WriteAbilities {
     pub renames: bool,
     /// Temporary files in the first root that could not be removed.
     pub left: Vec<String>,
+}
+
+impl WriteAbilities {
+    /// Returns whether temporary files can be removed.
+    pub fn new_files(&self) -> NewFiles {
+        if self.left.is_empty() {
+            NewFiles::Removable
+        } else {
+            NewFiles::Permanent
+        }
+    }
 }
 
 impl Default for WriteAbilities {

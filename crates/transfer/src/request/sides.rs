@@ -270,8 +270,7 @@ impl TransferRequest {
     }
 
     /// Adapts to what the file system accepts of writers, with a remark about each difference.
-    /// Returns that, and whether temporary files can be removed.
-    fn examine(&self, site: &mut SideSetup<'_>, may_write: bool) -> (WriteAbilities, NewFiles) {
+    fn examine(&self, site: &mut SideSetup<'_>, may_write: bool) -> WriteAbilities {
         let abilities = if may_write { site.roots.write_abilities() } else { WriteAbilities::default() };
         if !abilities.any_offset {
             site.roots.write_in_order();
@@ -291,8 +290,7 @@ impl TransferRequest {
             let text = "the file system of the destination does not remove files, so that these stay";
             site.remarks.push(format!("{text}: '{names}'"));
         }
-        let new_files = if abilities.left.is_empty() { NewFiles::Removable } else { NewFiles::Permanent };
-        (abilities, new_files)
+        abilities
     }
 
     /// Sets up the sink. `one_file` is whether the source is a single file.
@@ -310,7 +308,8 @@ impl TransferRequest {
         let roots: Vec<PathBuf> = root.iter().chain(&snapshots).chain(&backups).cloned().collect();
         let mut site = self.sink_site(&roots, remarks, placer)?;
         let may_write = !dry_run && !self.options.deletion.only;
-        let (abilities, new_files) = self.examine(&mut site, may_write);
+        let abilities = self.examine(&mut site, may_write);
+        let new_files = abilities.new_files();
         let root = site.roots.is_super_user();
         let owner = self.fixed_owner(root)?;
         let mut transfer = self.transfer;

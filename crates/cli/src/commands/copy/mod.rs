@@ -230,7 +230,7 @@ pub fn run(common: &Common, args: &CopyArgs) -> Result<ExitCode, Failure> {
         }
     }
     let mut output = CopyOutput::new(common, args, transfer.options.entries.shard, log);
-    // The first line shows the numaio that started this one that its options are known.
+    // A sign of life, for the host that started this copy.
     output.alive();
     let ended =
         transfer.run(&mut output, &ModelPlacer).map_err(Failure::from).and_then(|end| output.finish(&end));
