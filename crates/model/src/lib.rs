@@ -8,6 +8,7 @@ mod baseline;
 mod classes;
 mod compare;
 mod cost;
+mod device_bandwidth;
 mod devices;
 mod diagnose;
 mod fit;
@@ -38,6 +39,10 @@ pub use baseline::{document_changes, DocumentChanges};
 pub use classes::{classify, Point};
 pub use compare::{agreement, compare, ComparisonContext};
 pub use cost::{placement_cost, CostEvidence, PlacementCost};
+pub use device_bandwidth::{
+    device_limit, devices_beside, expect_bandwidth, first_difference, BandwidthEvidence, BandwidthSubject,
+    FirstDifference,
+};
 pub use devices::{
     describe_devices, device_threads, DescribedDevices, DeviceEvidence, NamedDocument, OverrideError,
     MOST_DEVICE_THREADS,

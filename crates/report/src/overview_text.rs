@@ -5,7 +5,6 @@ use crate::style::{Detail, TextStyle};
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
 use crate::topology_text;
-use crate::verdict::carries_data;
 use numaio_machine::topology::Topology;
 use numaio_schema::Model;
 
@@ -13,7 +12,7 @@ use numaio_schema::Model;
 /// saved models of the machine.
 pub fn overview_text(topology: &Topology, models: &[Model], style: &TextStyle) -> String {
     let devices: Vec<String> =
-        topology.devices.iter().filter(|device| carries_data(device)).map(phrases::device_name).collect();
+        topology.devices.iter().filter(|device| device.carries_data()).map(phrases::device_name).collect();
     let mut page = TextPage::new(style);
     let has_choice = topology.cpu_nodes().len() > 1;
     if !has_choice {

@@ -2,7 +2,7 @@
 
 use crate::phrases;
 use crate::subjects;
-use numaio_machine::devices::{Device, DeviceKind};
+use numaio_machine::devices::Device;
 use numaio_machine::findings::Severity;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -72,16 +72,7 @@ pub(crate) fn counts(severities: impl Iterator<Item = Severity>) -> String {
 
 /// Returns the devices of a node that carry a machine's data.
 fn devices_of(topology: &Topology, node: NodeId) -> Vec<&Device> {
-    topology.devices_on(node).filter(|device| carries_data(device)).collect()
-}
-
-/// Returns whether a device carries a machine's data: a fast one with a name.
-pub(crate) fn carries_data(device: &Device) -> bool {
-    let kind = matches!(
-        device.kind,
-        DeviceKind::Network | DeviceKind::Rdma | DeviceKind::Nvme | DeviceKind::Gpu | DeviceKind::Block
-    );
-    kind && !device.names.is_empty() && !device.is_virtual_function()
+    topology.devices_on(node).filter(|device| device.carries_data()).collect()
 }
 
 fn names(devices: &[&Device]) -> String {

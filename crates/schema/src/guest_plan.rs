@@ -2,7 +2,7 @@
 
 use crate::read::{read, DocumentError};
 use crate::schemas::GUEST_PLAN_SCHEMA;
-use crate::{Basis, MachineSource, RankedNode};
+use crate::{Basis, DeviceExpectation, MachineSource, RankedNode};
 use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
@@ -105,6 +105,9 @@ pub struct GuestPlanDevice {
     pub basis: Basis,
     /// The nodes of the host as seen from it, best first.
     pub nodes: Vec<RankedNode>,
+    /// What it can transfer with buffers on each node, by direction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected: Vec<DeviceExpectation>,
     /// CPUs that serve its interrupts.
     pub irq_cpus: CpuSet,
     /// Its free virtual functions.

@@ -12,6 +12,7 @@ mod counters;
 mod devices;
 mod diagnosis;
 mod document;
+mod expectation;
 mod field_path;
 mod fleet;
 mod fleet_check;
@@ -74,6 +75,9 @@ pub use devices::{
 };
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
 pub use document::Document;
+pub use expectation::{
+    BandwidthDifference, DeviceExpectation, ExpectationSource, ExpectedBandwidth, UnknownDifference,
+};
 pub use fleet::{DeviationMap, Fact, FactKind, FigureKey, FigureRow, FleetData, FleetHost, HostHistory};
 pub use fleet_check::{
     CheckOptions, ComparedWith, Detectable, FactDeviation, FigureDeviation, FigureScope, FindingKind,

@@ -2,7 +2,7 @@
 
 use crate::read::{read, DocumentError};
 use crate::schemas::PLACEMENT_SCHEMA;
-use crate::MachineSource;
+use crate::{DeviceExpectation, MachineSource};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Identity;
@@ -150,6 +150,9 @@ pub struct PlacementTarget {
     pub basis: Basis,
     /// The nodes as seen from the device, best first.
     pub nodes: Vec<RankedNode>,
+    /// What the device can transfer with buffers on each node, by direction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected: Vec<DeviceExpectation>,
 }
 
 /// The source of a ranking of nodes.
@@ -157,6 +160,11 @@ pub struct PlacementTarget {
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "basis", rename_all = "lowercase")]
 pub enum Basis {
+    /// I/O measured with the device.
+    Device {
+        /// Time of the oldest measurement in seconds since 1970.
+        measured_at: u64,
+    },
     /// A measured model.
     Model {
         /// Time of measurement in seconds since 1970.

@@ -15,7 +15,7 @@ use numaio_machine::process;
 use numaio_machine::set::NodeSet;
 use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
-use numaio_model::RankingSources;
+use numaio_model::{BandwidthSubject, RankingSources};
 use numaio_schema::{Model, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
 use std::iter;
 use std::panic::resume_unwind;
@@ -51,8 +51,9 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let models = placement::models(common, &machine, &topology, None)?;
     let models: Vec<&Model> = models.iter().collect();
     let counters = placement::factors(common, &topology);
-    let sources = RankingSources { models: &models, counters: counters.as_ref() };
-    let best = |node: NodeId| numaio_model::best_nodes(&topology, node, sources);
+    let sources =
+        RankingSources { models: &models, counters: counters.as_ref(), ..RankingSources::default() };
+    let best = |node: NodeId| numaio_model::best_nodes(&topology, BandwidthSubject::on(node), sources);
     let mut status = Status {
         schema: STATUS_SCHEMA.to_owned(),
         machine: topology.identity.fingerprint.clone(),

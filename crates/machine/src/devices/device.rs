@@ -185,6 +185,14 @@ impl Device {
         matches!(self.sriov, Some(Sriov::Virtual { .. }))
     }
 
+    /// Returns whether it carries a machine's data: a fast one with a name.
+    pub fn carries_data(&self) -> bool {
+        use DeviceKind::{Block, Gpu, Network, Nvme, Rdma};
+        matches!(self.kind, Network | Rdma | Nvme | Gpu | Block)
+            && !self.names.is_empty()
+            && !self.is_virtual_function()
+    }
+
     /// Returns the display name: the most common name, PCI address, or path.
     pub fn name(&self) -> String {
         let pci = || self.pci.map(|pci| pci.to_string());
@@ -247,6 +255,14 @@ impl PcieLink {
     /// counted as 242/256), includes packet headers.
     pub fn bytes_per_s(&self) -> f64 {
         bytes_per_s(self.gt_per_s, self.lanes)
+    }
+
+    /// Returns an upper bound of the data that one direction carries, in bytes per second.
+    ///
+    /// Packets of the largest payload that root ports commonly accept, 512 bytes, with 24 bytes of
+    /// header and framing (PCI Express Base Specification, transaction layer packets).
+    pub fn max_data_bytes_per_s(&self) -> f64 {
+        self.bytes_per_s() * 512.0 / (512.0 + 24.0)
     }
 
     /// Returns the bandwidth at the device's maximum speed and width.

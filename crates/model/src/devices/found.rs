@@ -2,6 +2,7 @@
 
 use super::draft::DeviceDraft;
 use super::evidence::{BothWays, DeviceEvidence, MeasuredName};
+use crate::device_bandwidth::{link_limit, port_limit};
 use numaio_machine::devices::{Device, DeviceKind, LocalitySource};
 use numaio_machine::inventory::{BlockDevice, FileSystem, LinkState, Media, NetworkInterface};
 use numaio_machine::set::NodeSet;
@@ -104,8 +105,7 @@ fn of_disk(evidence: &DeviceEvidence<'_>, disk: &BlockDevice) -> DeviceDraft {
     if let Some(link) =
         device.and_then(|device| device.link).filter(|_| kind.value == TransferDeviceKind::Nvme)
     {
-        let name = format!("PCIe {} GT/s x{}", link.gt_per_s, link.lanes);
-        rates = with_link(evidence, rates, nodes.as_ref(), link.bytes_per_s(), &name);
+        rates = with_link(evidence, rates, nodes.as_ref(), link_limit(link));
     }
     let measure = match mounts.first() {
         Some(mount) => format!("numaio bench disk --file {mount}"),
@@ -193,16 +193,13 @@ fn with_link(
     evidence: &DeviceEvidence<'_>,
     measured: BothWays,
     nodes: Option<&Sourced<NodeSet>>,
-    bytes_per_s: f64,
-    link: &str,
+    (bytes_per_s, link): (f64, String),
 ) -> BothWays {
     let derived = |direction: Direction| {
         let modeled = nodes.and_then(|nodes| evidence.modeled(&nodes.value, direction));
         match modeled.filter(|(rate, _)| *rate < bytes_per_s) {
             Some((bytes_per_s, source)) => DeviceBandwidth::Known { bytes_per_s, source },
-            None => {
-                DeviceBandwidth::Known { bytes_per_s, source: ValueSource::Link { link: link.to_owned() } }
-            }
+            None => DeviceBandwidth::Known { bytes_per_s, source: ValueSource::Link { link: link.clone() } },
         }
     };
     let [read, write] = measured;
@@ -230,8 +227,8 @@ fn of_interface(evidence: &DeviceEvidence<'_>, interface: &NetworkInterface) -> 
     };
     let mut rates = evidence.measured(&names, &[]);
     let port = interface.bits_per_s.or_else(|| of_device?.port_bits_per_s);
-    if let Some((bytes_per_s, link)) = network_link(port, device) {
-        rates = with_link(evidence, rates, nodes.as_ref(), bytes_per_s, &link);
+    if let Some(link) = network_link(port, device) {
+        rates = with_link(evidence, rates, nodes.as_ref(), link);
     }
     let kind = TransferDeviceKind::Nic;
     DeviceDraft {
@@ -247,10 +244,8 @@ fn of_interface(evidence: &DeviceEvidence<'_>, interface: &NetworkInterface) -> 
 /// Returns the slower of the port and the PCI Express link of a network device; `None` if the
 /// speed of the port is unknown.
 fn network_link(bits_per_s: Option<u64>, device: Option<&Device>) -> Option<(f64, String)> {
-    let bits_per_s = bits_per_s? as f64;
-    let port = (bits_per_s / 8.0, format!("port at {} Gbit/s", bits_per_s / 1e9));
-    let pcie = device.and_then(|device| device.link);
-    let pcie = pcie.map(|link| (link.bytes_per_s(), format!("PCIe {} GT/s x{}", link.gt_per_s, link.lanes)));
+    let port = port_limit(bits_per_s? as f64);
+    let pcie = device.and_then(|device| device.link).map(link_limit);
     Some(pcie.filter(|(rate, _)| *rate < port.0).unwrap_or(port))
 }
 

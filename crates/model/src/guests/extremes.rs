@@ -1,9 +1,10 @@
 //! The nodes between which the placement of a guest matters most.
 
-use crate::placement::rank_nodes;
+use crate::device_bandwidth::BandwidthSubject;
+use crate::placement::{rank_nodes, RankingSources};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
-use numaio_schema::{Basis, Model};
+use numaio_schema::Basis;
 
 /// The best and the worst node for a device.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,11 +17,15 @@ pub struct ExtremeNodes {
     pub basis: Basis,
 }
 
-/// Returns the best and the worst node for a device on a node, among those with usable cores and
-/// memory: by the classes of a model, else by hop distance. `None` if there is only one.
-pub fn extreme_nodes(topology: &Topology, device: NodeId, models: &[&Model]) -> Option<ExtremeNodes> {
-    let (basis, ranked) = rank_nodes(topology, Some(device), models);
-    let mut nodes = ranked.iter().map(|ranked| ranked.node);
+/// Returns the best and the worst node for a device, among those with usable cores and memory: by
+/// its classes of bandwidth, else by hop distance. `None` if there is only one.
+pub fn extreme_nodes(
+    topology: &Topology,
+    device: BandwidthSubject<'_>,
+    sources: RankingSources<'_>,
+) -> Option<ExtremeNodes> {
+    let ranking = rank_nodes(topology, device, sources);
+    let mut nodes = ranking.nodes.iter().map(|ranked| ranked.node);
     let local = nodes.next()?;
-    nodes.next_back().map(|remote| ExtremeNodes { local, remote, basis })
+    nodes.next_back().map(|remote| ExtremeNodes { local, remote, basis: ranking.basis })
 }

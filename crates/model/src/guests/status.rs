@@ -1,6 +1,6 @@
 //! The state of a guest, with the cost of what is remote.
 
-use crate::{best_nodes, diagnose, MachineEvidence};
+use crate::{best_nodes, diagnose, BandwidthSubject, MachineEvidence};
 use numaio_machine::checkup::guest_symptoms;
 use numaio_machine::guests::{Guest, GuestDevice};
 use numaio_machine::ids::NodeId;
@@ -12,7 +12,7 @@ pub fn guest_status(evidence: &MachineEvidence, guest: Guest, devices: Vec<Guest
     let topology = evidence.topology;
     let models: Vec<&Model> = evidence.models.iter().collect();
     let best = |node: NodeId| {
-        let mut best = best_nodes(topology, node, &models);
+        let mut best = best_nodes(topology, BandwidthSubject::on(node), &models);
         best.insert(node);
         best
     };

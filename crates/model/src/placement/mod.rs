@@ -9,21 +9,22 @@ mod cores;
 mod memory;
 mod notes;
 mod rank;
+mod reasons;
 mod share;
 mod sources;
 mod target_device;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::device_bandwidth::BandwidthSubject;
 pub(crate) use cores::{FreeCore, FreeCores};
 use memory::task_memory;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{MemoryBinding, MemoryPolicy};
-use numaio_schema::{
-    Basis, Model, PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlacement,
-};
+use numaio_schema::{PlacementRequest, PlacementTarget, RankedNode, RejectedNode, TaskPlacement};
+pub(crate) use rank::Ranking;
 pub use sources::RankingSources;
 use std::collections::BTreeMap;
 pub use target_device::TargetDevice;
@@ -101,17 +102,20 @@ pub fn choose_placement<'a>(
     compromises.extend(unknown(&targets));
     compromises.extend(notes::of_tasks(topology, &targets, &tasks, request));
     compromises.extend(notes::of_models(sources.models));
-    compromises.extend(rank::incomplete(&targets));
-    let (reasons, rejected) = rank::explain(&targets, &tasks, &usable, request);
+    compromises.extend(reasons::incomplete(&targets));
+    let (reasons, rejected) = reasons::explain(&targets, &tasks, &usable, request);
     Ok(PlacementChoice { targets, tasks, reasons, rejected, compromises })
 }
 
-/// Returns the best nodes for devices on a node in both directions: the best class of a model or of
-/// scheduling factors, or the node alone without both.
-pub fn best_nodes<'a>(topology: &Topology, node: NodeId, sources: impl Into<RankingSources<'a>>) -> NodeSet {
-    let usable = usable_nodes(topology);
-    let (_, nodes) = rank::nodes(topology, node, sources.into(), &PlacementRequest::default(), &usable);
-    nodes.iter().filter(|ranked| ranked.rank == 1).map(|ranked| ranked.node).collect()
+/// Returns the best nodes for a device in both directions: its best class of bandwidth or of
+/// scheduling factors, or its node alone without both.
+pub fn best_nodes<'a>(
+    topology: &Topology,
+    subject: BandwidthSubject<'_>,
+    sources: impl Into<RankingSources<'a>>,
+) -> NodeSet {
+    let ranking = rank_nodes(topology, subject, sources);
+    ranking.nodes.iter().filter(|ranked| ranked.rank == 1).map(|ranked| ranked.node).collect()
 }
 
 /// Returns the nodes with usable cores and memory: tasks run where their buffers are.
@@ -120,17 +124,13 @@ pub(crate) fn usable_nodes(topology: &Topology) -> NodeSet {
     usable.filter(|node| !topology.cores(node.id).is_empty()).map(|node| node.id).collect()
 }
 
-/// Ranks the usable nodes for a device on a node in both directions; equally for an unknown node.
-pub(crate) fn rank_nodes(
+/// Ranks the usable nodes for a device in both directions; equally for an unknown node.
+pub(crate) fn rank_nodes<'a>(
     topology: &Topology,
-    node: Option<NodeId>,
-    models: &[&Model],
-) -> (Basis, Vec<RankedNode>) {
-    let usable = usable_nodes(topology);
-    match node {
-        Some(node) => rank::nodes(topology, node, models.into(), &PlacementRequest::default(), &usable),
-        None => (Basis::Nothing, rank::alike(&usable)),
-    }
+    subject: BandwidthSubject<'_>,
+    sources: impl Into<RankingSources<'a>>,
+) -> Ranking {
+    rank::nodes(topology, subject, sources.into(), &PlacementRequest::default(), &usable_nodes(topology))
 }
 
 fn targets(
@@ -142,11 +142,7 @@ fn targets(
 ) -> Vec<PlacementTarget> {
     let shares = share::of_targets(near);
     let ranked = near.iter().zip(shares).map(|(near, share)| {
-        let (basis, nodes) = match near.node {
-            Some(node) => rank::nodes(topology, node, sources, request, usable),
-            None => (Basis::Nothing, rank::alike(usable)),
-        };
-        near.target(share, basis, nodes)
+        near.target(share, rank::nodes(topology, near.subject(topology), sources, request, usable))
     });
     ranked.collect()
 }

@@ -1,41 +1,68 @@
 //! Ranking of nodes for a device, best first.
 
 use super::RankingSources;
-use crate::model_selection::{of_target, select_model};
+use crate::device_bandwidth::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
+use crate::model_selection::select_model;
 use crate::views::{counter_views, ViewSubject};
 use numaio_machine::ids::NodeId;
-use numaio_machine::set::{format_nodes, NodeSet};
+use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
-    Basis, CounterRecord, DirectionModel, Model, PlacementHint, PlacementRequest, PlacementTarget,
-    RankedNode, RejectedNode, TaskPlacement,
+    BandwidthDifference, Basis, CounterRecord, DeviceExpectation, Model, PlacementHint, PlacementRequest,
+    PlacementTarget, RankedNode,
 };
 use std::collections::BTreeMap;
 
-/// Ranks the usable nodes for a device on `target`, with the basis of the ranking.
+/// The nodes as seen from a device.
+pub(crate) struct Ranking {
+    /// The source of the ranking.
+    pub basis: Basis,
+    /// The usable nodes, best first.
+    pub nodes: Vec<RankedNode>,
+    /// What the device can transfer from each node, by direction.
+    pub expected: Vec<DeviceExpectation>,
+}
+
+/// Ranks the usable nodes for a device.
 pub(super) fn nodes(
     topology: &Topology,
-    target: NodeId,
+    subject: BandwidthSubject<'_>,
     sources: RankingSources,
     request: &PlacementRequest,
     usable: &NodeSet,
-) -> (Basis, Vec<RankedNode>) {
-    let modelled = rank_by_models(target, sources.models, request.direction, usable);
+) -> Ranking {
+    let Some(target) = subject.node else {
+        return Ranking { basis: Basis::Nothing, nodes: alike(usable), expected: Vec::new() };
+    };
+    let expected = expectations(topology, subject, sources, request.direction);
+    let by_bandwidth = rank_by_bandwidth(target, sources.models, &expected, usable);
     let by_factors = || sources.counters.and_then(|record| rank_by_factors(target, record, usable));
     let wants_bandwidth = request.hint != PlacementHint::Latency;
-    let known = modelled.clone().or_else(by_factors).filter(|_| wants_bandwidth);
-    let (basis, mut nodes) = match (known, modelled) {
-        (Some(known), _) => known,
-        (_, modelled) => {
-            (Basis::Topology, rank_by_topology(topology, target, usable, modelled.map(|(_, nodes)| nodes)))
-        }
-    };
-    sort_nodes(&mut nodes, topology, target);
+    let (basis, mut nodes) =
+        by_bandwidth.clone().or_else(by_factors).filter(|_| wants_bandwidth).unwrap_or_else(|| {
+            let known = by_bandwidth.map(|(_, nodes)| nodes);
+            (Basis::Topology, rank_by_topology(topology, target, usable, known))
+        });
+    let is_equal = expected.iter().all(|of| of.difference == BandwidthDifference::None);
+    sort_nodes(&mut nodes, topology, target, is_equal);
     if request.hint == PlacementHint::Cpu {
         reverse_for_cpu(&mut nodes);
     }
-    (basis, nodes)
+    Ranking { basis, nodes, expected }
+}
+
+/// Returns what a device can transfer: in both directions, unless one is requested.
+fn expectations(
+    topology: &Topology,
+    subject: BandwidthSubject<'_>,
+    sources: RankingSources,
+    direction: Option<Direction>,
+) -> Vec<DeviceExpectation> {
+    let evidence = BandwidthEvidence { topology, models: sources.models, records: sources.records };
+    let wanted = direction.map_or(vec![Direction::Write, Direction::Read], |direction| vec![direction]);
+    let of = |direction| expect_bandwidth(evidence, subject, direction, sources.beside);
+    wanted.into_iter().map(of).collect()
 }
 
 /// Ranks all nodes equally, without information.
@@ -43,38 +70,36 @@ pub(super) fn alike(usable: &NodeSet) -> Vec<RankedNode> {
     usable.iter().map(|node| RankedNode { node, rank: 1, of_best: None }).collect()
 }
 
-/// Ranks by the classes of a model: for both directions, unless one is requested, the worse counts.
-fn rank_by_models(
+/// Ranks by the classes of the device's bandwidth: for both directions the worse counts. `None` if
+/// a direction is unknown.
+fn rank_by_bandwidth(
     target: NodeId,
     models: &[&Model],
-    direction: Option<Direction>,
+    expected: &[DeviceExpectation],
     usable: &NodeSet,
 ) -> Option<(Basis, Vec<RankedNode>)> {
-    let wanted = match direction {
-        Some(direction) => vec![direction],
-        None => vec![Direction::Write, Direction::Read],
-    };
-    let mut found: Vec<(&Model, &DirectionModel)> = Vec::new();
-    for direction in wanted {
-        let counts = select_model(models.iter().copied(), target, &[direction])?;
-        let model = of_target(counts, target).find(|model| model.direction == direction)?;
-        found.push((counts, model));
+    if expected.iter().any(|of| of.nodes.is_empty()) {
+        return None;
     }
-    let measured_at = found.iter().map(|(model, _)| model.record.provenance.measured_at).min()?;
+    let measured: Option<Vec<u64>> = expected.iter().map(DeviceExpectation::measured_at).collect();
+    let modelled = |of: &DeviceExpectation| {
+        let model = select_model(models.iter().copied(), target, &[of.direction]);
+        model.map(|model| model.record.provenance.measured_at)
+    };
+    let basis = match measured.and_then(|times| times.into_iter().min()) {
+        Some(measured_at) => Basis::Device { measured_at },
+        None => Basis::Model { measured_at: expected.iter().filter_map(modelled).min()? },
+    };
     let nodes = usable.iter().map(|node| {
-        let seen: Option<Vec<(u32, f64)>> =
-            found.iter().map(|(_, model)| class_in_model(model, node)).collect();
-        let worst = |seen: Vec<(u32, f64)>| {
-            let rank = seen.iter().map(|(rank, _)| *rank).max();
-            (rank.unwrap_or(u32::MAX), seen.into_iter().map(|(_, share)| share).fold(f64::INFINITY, f64::min))
-        };
-        match seen.map(worst) {
-            Some((rank, of_best)) => RankedNode { node, rank, of_best: Some(of_best) },
+        let classes: Option<Vec<u32>> = expected.iter().map(|of| Some(of.of(node)?.class)).collect();
+        let shares = expected.iter().filter_map(|of| of.of_best(node));
+        match classes.and_then(|classes| classes.into_iter().max()) {
+            Some(rank) => RankedNode { node, rank, of_best: shares.min_by(f64::total_cmp) },
             // Unmeasured nodes follow all measured ones.
             None => RankedNode { node, rank: u32::MAX, of_best: None },
         }
     });
-    Some((Basis::Model { measured_at }, close_gaps(nodes.collect())))
+    Some((basis, close_gaps(nodes.collect())))
 }
 
 /// Ranks by the classes of the scheduling factors of the target's CPUs with each memory node: the
@@ -103,23 +128,6 @@ fn rank_by_factors(
 
 /// Name of the view of a node's CPUs with each memory node.
 const CPU_CENTRIC_FACTORS: &str = "scheduling-factor-cpu-centric";
-
-/// Returns a node's class and its bandwidth relative to the best node's.
-fn class_in_model(model: &DirectionModel, node: NodeId) -> Option<(u32, f64)> {
-    let class = level(model, node)?;
-    let best = model.nodes.iter().map(|node| node.bytes_copied_per_s).fold(0.0, f64::max);
-    let own = model.nodes.iter().find(|one| one.node == node)?.bytes_copied_per_s;
-    (best > 0.0).then_some((class, own / best))
-}
-
-/// Returns a node's class by bandwidth. The rule `paper` puts the target's package first regardless
-/// of its values; tasks are placed by measured values, so the classes are sorted by their means.
-fn level(model: &DirectionModel, node: NodeId) -> Option<u32> {
-    let own = model.classes.iter().find(|class| class.nodes.contains(node))?;
-    let better =
-        model.classes.iter().filter(|class| class.mean_bytes_copied_per_s > own.mean_bytes_copied_per_s);
-    u32::try_from(better.count()).ok().map(|better| better + 1)
-}
 
 /// Ranks without a model, or for latency: the target, its package, then by hop distance.
 fn rank_by_topology(
@@ -154,11 +162,13 @@ fn close_gaps(mut nodes: Vec<RankedNode>) -> Vec<RankedNode> {
     nodes
 }
 
-/// Sorts by rank, bandwidth, the target itself, distance and ID, best first.
-fn sort_nodes(nodes: &mut [RankedNode], topology: &Topology, target: NodeId) {
+/// Sorts by rank, bandwidth, the target itself, distance and ID, best first; without bandwidth if it
+/// `is_equal`.
+fn sort_nodes(nodes: &mut [RankedNode], topology: &Topology, target: NodeId, is_equal: bool) {
+    let share = |node: &RankedNode| node.of_best.filter(|_| !is_equal).unwrap_or(0.0);
     let distance = |node| topology.distances.as_ref().and_then(|distances| distances.between(target, node));
     nodes.sort_by(|one, other| {
-        let better = other.of_best.unwrap_or(0.0).total_cmp(&one.of_best.unwrap_or(0.0));
+        let better = share(other).total_cmp(&share(one));
         let local = (other.node == target).cmp(&(one.node == target));
         let near = distance(one.node).unwrap_or(u32::MAX).cmp(&distance(other.node).unwrap_or(u32::MAX));
         one.rank.cmp(&other.rank).then(better).then(local).then(near).then(one.node.cmp(&other.node))
@@ -220,87 +230,3 @@ pub(super) fn combine_targets(targets: &[PlacementTarget], hint: PlacementHint) 
 
 /// Mean losses within this difference are equal.
 const SAME_LEVEL: f64 = 0.02;
-
-/// Explains why nodes were chosen and others were not.
-pub(super) fn explain(
-    targets: &[PlacementTarget],
-    tasks: &[TaskPlacement],
-    usable: &NodeSet,
-    request: &PlacementRequest,
-) -> (Vec<String>, Vec<RejectedNode>) {
-    let used = tasks.iter().fold(NodeSet::new(), |all, task| all.union(&task.cpu_nodes));
-    let reasons = targets.iter().map(|target| reason(target, request)).collect();
-    let combine_targets = combine_targets(targets, request.hint);
-    let rejected = usable.difference(&used);
-    let why = |node: NodeId| {
-        let ranked = combine_targets.iter().find(|ranked| ranked.node == node);
-        match ranked.and_then(|ranked| Some((ranked.rank, ranked.of_best?))) {
-            _ if targets.iter().any(|target| unmeasured(target).contains(node)) => {
-                "not measured by the model".to_owned()
-            }
-            _ if request.hint == PlacementHint::Cpu => "left to tasks that use the device".to_owned(),
-            Some((1, _)) => "as good as the chosen nodes, but not needed".to_owned(),
-            Some((rank, of_best)) => {
-                format!("class {rank}: {:.0} % of the best node's bandwidth", of_best * 100.0)
-            }
-            None => ranked.map_or_else(
-                || "unknown".to_owned(),
-                |ranked| match ranked.rank {
-                    1 => "as good as the chosen nodes, but not needed".to_owned(),
-                    rank => format!("farther from the device (step {rank})"),
-                },
-            ),
-        }
-    };
-    (reasons, rejected.iter().map(|node| RejectedNode { node, why: why(node) }).collect())
-}
-
-/// Returns the nodes without value in the model that ranks a target's nodes.
-fn unmeasured(target: &PlacementTarget) -> NodeSet {
-    let modelled = matches!(target.basis, Basis::Model { .. });
-    let without = target.nodes.iter().filter(|node| modelled && node.of_best.is_none());
-    without.map(|node| node.node).collect()
-}
-
-/// Returns notes about models that lack nodes, as interrupted ones do.
-pub(super) fn incomplete(targets: &[PlacementTarget]) -> Vec<String> {
-    let of = |target: &PlacementTarget| {
-        let (node, unmeasured) = (target.node?, unmeasured(target));
-        (!unmeasured.is_empty()).then(|| {
-            format!(
-                "{}: the model of its node is incomplete: it has no value for {}, ranked last; numaio model --node {node} \
-                 measures all",
-                target.device,
-                format_nodes(&unmeasured)
-            )
-        })
-    };
-    targets.iter().filter_map(of).collect()
-}
-
-fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
-    let best: NodeSet = target.nodes.iter().filter(|node| node.rank == 1).map(|node| node.node).collect();
-    let direction = request.direction.map_or("both directions", Direction::name);
-    let device = &target.device;
-    match (&target.basis, request.hint) {
-        (Basis::Nothing, _) => format!("{device}: its node is unknown"),
-        (_, PlacementHint::Cpu) => format!("{device}: nodes {best} matter least to its bandwidth"),
-        (Basis::Model { .. }, _) if best.len() == 1 => {
-            format!("{device}: node {best} has the highest bandwidth in the model ({direction})")
-        }
-        (Basis::Model { .. }, _) => {
-            format!("{device}: nodes {best} have the highest bandwidth in the model ({direction})")
-        }
-        (Basis::SchedulingFactor { .. }, _) => format!(
-            "{device}: nodes {best} have the best scheduling factor (counters); their bandwidth is unknown \
-             (numaio model measures it)"
-        ),
-        (Basis::Topology, PlacementHint::Latency) => {
-            format!("{device}: node {best} has the shortest path to it")
-        }
-        (Basis::Topology, _) => format!(
-            "{device}: by topology alone, node {best} is nearest; without a model this is a guess \
-             (numaio model measures it)"
-        ),
-    }
-}

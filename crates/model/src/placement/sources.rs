@@ -1,22 +1,28 @@
 //! Measurements by which nodes are ranked.
 
-use numaio_schema::{CounterRecord, Model};
+use numaio_machine::devices::Device;
+use numaio_schema::{CounterRecord, IoRecord, Model};
 
 /// Measurements by which nodes are ranked for a device.
 ///
-/// A model comes first: it measures bandwidth. Scheduling factors (Eq. 3.2) rank the nodes without
-/// bandwidths; without both, packages and hop distances decide.
+/// I/O of the device comes first, then copies between the nodes, which bound it. Scheduling factors
+/// (Eq. 3.2) rank the nodes without bandwidths; without all of them, packages and hop distances
+/// decide.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RankingSources<'a> {
     /// Models, newest first.
     pub models: &'a [&'a Model],
+    /// Measured I/O of this machine, newest first.
+    pub records: &'a [&'a IoRecord],
+    /// Devices that transfer at the same time.
+    pub beside: &'a [&'a Device],
     /// Counted events with scheduling factors.
     pub counters: Option<&'a CounterRecord>,
 }
 
 impl<'a> From<&'a [&'a Model]> for RankingSources<'a> {
     fn from(models: &'a [&'a Model]) -> Self {
-        Self { models, counters: None }
+        Self { models, ..Self::default() }
     }
 }
 

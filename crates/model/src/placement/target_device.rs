@@ -1,8 +1,11 @@
 //! A device near which tasks are placed.
 
+use super::Ranking;
+use crate::device_bandwidth::BandwidthSubject;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
-use numaio_schema::{Basis, PlacementTarget, RankedNode};
+use numaio_machine::topology::Topology;
+use numaio_schema::PlacementTarget;
 
 /// A device near which tasks are placed.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,8 +25,14 @@ pub struct TargetDevice {
 }
 
 impl TargetDevice {
+    /// Returns the device as one whose bandwidth is asked for.
+    pub(crate) fn subject<'a>(&'a self, topology: &'a Topology) -> BandwidthSubject<'a> {
+        let device = topology.devices.iter().find(|device| device.has_name(&self.device));
+        BandwidthSubject { name: &self.device, node: self.node, device }
+    }
+
     /// Returns the device as a target of a plan, with its share of the tasks and its ranked nodes.
-    pub(crate) fn target(&self, share: f64, basis: Basis, nodes: Vec<RankedNode>) -> PlacementTarget {
+    pub(crate) fn target(&self, share: f64, ranking: Ranking) -> PlacementTarget {
         PlacementTarget {
             handle: self.handle.clone(),
             chain: self.chain.clone(),
@@ -31,8 +40,9 @@ impl TargetDevice {
             node: self.node,
             irq_cpus: self.irq_cpus.clone(),
             share,
-            basis,
-            nodes,
+            basis: ranking.basis,
+            nodes: ranking.nodes,
+            expected: ranking.expected,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{fit, ClassOptions};
 use numaio_machine::ids::{CpuId, PackageId};
 use numaio_machine::topology::{Cache, CoreKind, Cpu, CpuQuota, Distances, Memory, Node};
 use numaio_machine::workload::Direction;
-use numaio_schema::{ClassRule, CoreOrder, PlacementHint};
+use numaio_schema::{Basis, ClassRule, CoreOrder, Model, PlacementHint};
 use proptest::prelude::*;
 
 /// Nodes of `cores` cores with two hardware threads each, two nodes per package; the CPU numbers of

@@ -1,6 +1,6 @@
 //! Placement of a program by the plan of a transfer: as many cores per memory node as threads.
 
-use crate::placement::{task_of, usable_nodes, FreeCore, FreeCores};
+use crate::placement::{task_of, usable_nodes, FreeCore, FreeCores, Ranking};
 use crate::{PlacementChoice, TargetDevice};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -35,8 +35,7 @@ pub fn place_plan(
     let memories: BTreeSet<NodeId> = paths.map(|path| path.memory_node).collect();
     // The plan has decided which nodes are best for its devices.
     let share = 1.0 / near.len() as f64;
-    let targets: Vec<PlacementTarget> =
-        near.iter().map(|one| one.target(share, Basis::Nothing, Vec::new())).collect();
+    let targets: Vec<PlacementTarget> = near.iter().map(|one| one.target(share, unranked())).collect();
     let cores = FreeCores::new(topology, &usable, &targets, &PlacementRequest::default());
     let mut chosen = PlacementChoice {
         targets,
@@ -91,6 +90,11 @@ fn of_node(cores: &FreeCores, plan: &Plan, node: NodeId, chosen: &mut PlacementC
         own.len()
     ));
     own
+}
+
+/// A plan of a transfer ranks no nodes.
+fn unranked() -> Ranking {
+    Ranking { basis: Basis::Nothing, nodes: Vec::new(), expected: Vec::new() }
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::workload::{StreamLoop, StreamOp};
 use numaio_measure::{counters, latency, CounterOptions, LatencyOptions, Rule, Setting};
-use numaio_model::{best_nodes, choose_placement, scheduling_factors, RankingSources, TargetDevice};
+use numaio_model::{
+    best_nodes, choose_placement, scheduling_factors, BandwidthSubject, RankingSources, TargetDevice,
+};
 use numaio_schema::{Basis, CountedSubject, CounterRecord, MachineSource, PlacementRequest};
 use numaio_sim::{shapes, Simulated};
 
@@ -36,7 +38,7 @@ fn factors_rank_nodes_without_a_model() {
     let machine = Simulated::new(shapes::dl585()).expect("a machine");
     let topology = discover(&machine.tree());
     let record = counted(&machine);
-    let sources = RankingSources { models: &[], counters: Some(&record) };
+    let sources = RankingSources { counters: Some(&record), ..RankingSources::default() };
     let device = TargetDevice {
         handle: "nvme0n1".into(),
         chain: Vec::new(),
@@ -60,11 +62,11 @@ fn factors_rank_nodes_without_a_model() {
     assert!(ranks.windows(2).all(|pair| pair[0].0 == pair[1].0 || pair[0].1 <= pair[1].1), "{ranks:?}");
     assert!(ranks.last().is_some_and(|(rank, _)| *rank > 2), "more than near and far: {ranks:?}");
     assert!(chosen.reasons[0].contains("best scheduling factor"), "{:?}", chosen.reasons);
-    assert!(best_nodes(&topology, NodeId(7), sources).contains(NodeId(7)));
+    assert!(best_nodes(&topology, BandwidthSubject::on(NodeId(7)), sources).contains(NodeId(7)));
     // Counts around another node do not rank the nodes of this one.
     let mut elsewhere = record.clone();
     elsewhere.factors.pairs.retain(|pair| pair.cpu_node == NodeId(0));
-    let sources = RankingSources { models: &[], counters: Some(&elsewhere) };
+    let sources = RankingSources { counters: Some(&elsewhere), ..RankingSources::default() };
     let chosen = choose_placement(&topology, near, sources, &request).expect("a placement");
     assert_eq!(chosen.targets[0].basis, Basis::Topology);
 }

@@ -19,6 +19,7 @@ fn plan() -> PlacementPlan {
         source: MachineSource::Simulated,
         request: PlacementRequest::default(),
         targets: vec![PlacementTarget {
+            expected: Vec::new(),
             handle: "eth0".into(),
             chain: Vec::new(),
             device: "eth0".into(),

@@ -16,6 +16,7 @@ pub fn guest_bench_text(bench: &GuestBench, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     page.heading(&format!("Network of guest {} to {}", bench.guest, bench.peer));
     let basis = match bench.basis {
+        Basis::Device { .. } => "by I/O of the device",
         Basis::Model { .. } => "by the model",
         Basis::SchedulingFactor { .. } => "by scheduling factors",
         Basis::Topology => "by topology",

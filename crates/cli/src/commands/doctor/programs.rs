@@ -7,6 +7,7 @@ use numaio_machine::near::{self, resolve, Handle, NearDevice, ResolveContext};
 use numaio_machine::process::{self, Process};
 use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
+use numaio_model::BandwidthSubject;
 use numaio_schema::Model;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -85,7 +86,7 @@ fn find_remote(
     let Some((device, node)) = first_device(topology, &open.devices) else { return Ok(None) };
     let process: Process = process::read(machine, pid)?;
     let models: Vec<&Model> = models.iter().collect();
-    let best = |node: NodeId| numaio_model::best_nodes(topology, node, &models);
+    let best = |node: NodeId| numaio_model::best_nodes(topology, BandwidthSubject::on(node), &models);
     let status = numaio_place::status(topology, &process, &open, &best);
     let remote = status.nearness.filter(|nearness| nearness.is_remote());
     Ok(remote.map(|nearness| Program {

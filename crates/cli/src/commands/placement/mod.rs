@@ -20,7 +20,7 @@ use numaio_machine::units::{format_size, parse_size};
 use numaio_measure::Options;
 use numaio_model::{PlacementError, RankingSources};
 use numaio_schema::{
-    CoreOrder, CounterRecord, Document, Model, PlacementHint, PlacementPlan, PlacementRequest,
+    CoreOrder, CounterRecord, Document, IoRecord, Model, PlacementHint, PlacementPlan, PlacementRequest,
     PlacementTarget, PLACEMENT_SCHEMA,
 };
 use std::path::{Path, PathBuf};
@@ -136,7 +136,14 @@ pub fn plan(
     let models = models(common, machine, topology, args.model.as_deref())?;
     let models: Vec<&Model> = models.iter().collect();
     let counters = factors(common, topology);
-    let sources = RankingSources { models: &models, counters: counters.as_ref() };
+    let io = documents::saved_io(common, Kind::Io, &topology.identity);
+    let records: Vec<&IoRecord> = io.iter().collect();
+    let sources = RankingSources {
+        models: &models,
+        records: &records,
+        counters: counters.as_ref(),
+        ..RankingSources::default()
+    };
     let chosen =
         numaio_model::choose_placement(topology, &near, sources, &request).map_err(placement_failure)?;
     let mut plan = PlacementPlan {

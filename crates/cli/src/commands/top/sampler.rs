@@ -21,7 +21,7 @@ use numaio_model::top::{
     add_transfer_rates, daemon_transfer, inspection_order, job_transfer, node_traffic, remote_advice,
     top_devices, top_nodes, top_program, NodeSamples, ProgramInspection,
 };
-use numaio_model::RankingSources;
+use numaio_model::{BandwidthSubject, RankingSources};
 use numaio_schema::{
     BalanceAdvice, CounterRecord, Model, TopProgram, TopSnapshot, TopTransfer, UnknownTraffic, UnknownValue,
     TOP_SCHEMA,
@@ -289,8 +289,10 @@ impl Sampler {
         let open = resolve_process(context, pid, own);
         let is_denied = open.findings.iter().any(|finding| finding.rule == RULE_DENIED);
         let models: Vec<&Model> = self.models.iter().collect();
-        let sources = RankingSources { models: &models, counters: self.counters.as_ref() };
-        let best = |node: NodeId| numaio_model::best_nodes(&self.topology, node, sources);
+        let sources =
+            RankingSources { models: &models, counters: self.counters.as_ref(), ..RankingSources::default() };
+        let best =
+            |node: NodeId| numaio_model::best_nodes(&self.topology, BandwidthSubject::on(node), sources);
         let process = process_of(observed, memory.as_ref());
         let status = numaio_place::status(&self.topology, &process, &open, &best);
         let uses = self.machine.kernel().map(|kernel| ProgramUses::of(kernel, pid, &open));

@@ -20,7 +20,7 @@ use numaio_machine::devices::DeviceKind;
 use numaio_machine::guests::{Guest, ThreadRole};
 use numaio_machine::near::Handle;
 use numaio_machine::workload::Direction;
-use numaio_model::{extreme_nodes, ExtremeNodes};
+use numaio_model::{extreme_nodes, BandwidthSubject, ExtremeNodes, RankingSources};
 use numaio_place::{check_guest, guest_changes};
 use numaio_schema::{
     GuestBench, GuestPlacement, GuestSituation, IoCell, IoRecord, Model, PinnedVcpu, PlacedCell,
@@ -139,7 +139,11 @@ fn nodes(host: &Host, guest: &Guest, near: Option<&Handle>) -> Result<(String, E
             .hint("numaio topology shows the nodes of devices; name another one by --near")
     })?;
     let models: Vec<&Model> = host.models.iter().collect();
-    let nodes = extreme_nodes(&host.topology, node, &models).ok_or_else(|| {
+    let records: Vec<&IoRecord> = host.io.iter().collect();
+    let sources = RankingSources { models: &models, records: &records, ..RankingSources::default() };
+    let found = host.topology.devices.iter().find(|found| found.has_name(&device));
+    let subject = BandwidthSubject { name: &device, node: Some(node), device: found };
+    let nodes = extreme_nodes(&host.topology, subject, sources).ok_or_else(|| {
         Failure::new("this host has one usable node: there are no placements to compare")
             .hint("numaio topology shows the nodes")
     })?;

@@ -15,6 +15,7 @@ use numaio_machine::guests::{self, guest_devices, GivenTopology, Guest, GuestDev
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::ResolveContext;
 use numaio_machine::topology::Topology;
+use numaio_model::BandwidthSubject;
 use numaio_model::MachineEvidence;
 use numaio_schema::{GuestStatus, GuestsDocument, Model, GUESTS_SCHEMA};
 use std::process::ExitCode;
@@ -97,7 +98,7 @@ pub struct Host<'a> {
     pub machine: &'a Machine,
     pub topology: Topology,
     pub models: Vec<Model>,
-    io: Vec<numaio_schema::IoRecord>,
+    pub io: Vec<numaio_schema::IoRecord>,
 }
 
 impl<'a> Host<'a> {
@@ -205,7 +206,7 @@ pub fn symptoms(machine: &Machine, topology: &Topology, models: &[Model]) -> (Ve
     let guests = all(machine);
     let models: Vec<&Model> = models.iter().collect();
     let best = |node: NodeId| {
-        let mut best = numaio_model::best_nodes(topology, node, &models);
+        let mut best = numaio_model::best_nodes(topology, BandwidthSubject::on(node), &models);
         best.insert(node);
         best
     };

@@ -4,8 +4,8 @@ use super::observe::Host;
 use super::requests::{self, Requested, Targets};
 use crate::failure::Failure;
 use numaio_machine::guests::Guest;
-use numaio_model::{plan_guests, GuestPlanError, GuestPlanInputs};
-use numaio_schema::{GuestPlan, Model, GUEST_PLAN_SCHEMA};
+use numaio_model::{plan_guests, GuestPlanError, GuestPlanInputs, RankingSources};
+use numaio_schema::{GuestPlan, IoRecord, Model, GUEST_PLAN_SCHEMA};
 
 /// How guests are placed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,9 +25,10 @@ pub fn plan(
     options: PlacingOptions,
 ) -> Result<GuestPlan, Failure> {
     let models: Vec<&Model> = host.models.iter().collect();
+    let records: Vec<&IoRecord> = host.io.iter().collect();
     let inputs = GuestPlanInputs {
         topology: &host.topology,
-        models: &models,
+        sources: RankingSources { models: &models, records: &records, ..RankingSources::default() },
         requests: &requested.requests,
         targets: &targets.devices,
         occupied: &requests::occupied(&host.topology, guests, &requested.running),

@@ -1,19 +1,19 @@
 //! What a plan of guests depends on.
 
-use crate::placement::TargetDevice;
+use crate::placement::{RankingSources, TargetDevice};
 use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
-use numaio_schema::{GuestRequest, Model};
+use numaio_schema::GuestRequest;
 use std::collections::BTreeMap;
 
 /// What a plan of guests depends on.
 pub struct GuestPlanInputs<'a> {
     /// The host.
     pub topology: &'a Topology,
-    /// Models of the host.
-    pub models: &'a [&'a Model],
+    /// What the nodes are ranked by.
+    pub sources: RankingSources<'a>,
     /// The guests.
     pub requests: &'a [GuestRequest],
     /// The devices that the requests name.

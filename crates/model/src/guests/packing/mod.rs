@@ -175,14 +175,15 @@ fn check(requests: &[GuestRequest]) -> Result<(), GuestPlanError> {
 }
 
 fn device(inputs: &GuestPlanInputs, target: &GuestTarget) -> GuestPlanDevice {
-    let (basis, nodes) = rank_nodes(inputs.topology, target.device.node, inputs.models);
+    let ranking = rank_nodes(inputs.topology, target.device.subject(inputs.topology), inputs.sources);
     GuestPlanDevice {
         device: target.device.device.clone(),
         pci: target.pci,
         node: target.device.node,
         bytes_per_s: target.device.bytes_per_s.filter(|rate| *rate > 0.0 && rate.is_finite()),
-        basis,
-        nodes,
+        basis: ranking.basis,
+        nodes: ranking.nodes,
+        expected: ranking.expected,
         irq_cpus: target.device.irq_cpus.clone(),
         free_functions: target.free_functions.clone(),
     }

@@ -62,7 +62,7 @@ fn plan_on(
 ) -> Result<PlannedGuests, GuestPlanError> {
     plan_guests(&GuestPlanInputs {
         topology,
-        models: &[&paper()],
+        sources: (&[&paper()]).into(),
         requests,
         targets: &[card()],
         occupied: &setting.occupied,

@@ -1,0 +1,246 @@
+//! The bandwidth of a device with buffers on each node.
+
+use super::limits::{device_limit, of_device};
+use super::sharing::{below_bridges, fair_shares};
+use crate::classes::{classify, Point};
+use crate::model_selection::{of_target, select_model};
+use crate::{capacities, CapacityInputs, ClassOptions};
+use numaio_machine::devices::Device;
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::NodeSet;
+use numaio_machine::topology::Topology;
+use numaio_machine::workload::Direction;
+use numaio_schema::{
+    BandwidthDifference, Class, DeviceBandwidth, DeviceExpectation, DirectionModel, ExpectationSource,
+    ExpectedBandwidth, IoRecord, Model, NodeBandwidth, NodeCapacity, UnknownDifference,
+};
+use std::collections::BTreeMap;
+use std::iter;
+
+/// What is known of a machine's paths and devices.
+#[derive(Debug, Clone, Copy)]
+pub struct BandwidthEvidence<'a> {
+    /// The machine.
+    pub topology: &'a Topology,
+    /// Copy models.
+    pub models: &'a [&'a Model],
+    /// Measured I/O, newest first.
+    pub records: &'a [&'a IoRecord],
+}
+
+impl<'a> BandwidthSubject<'a> {
+    /// Returns a device of a topology as a subject; `name` is the one to show.
+    pub fn of(device: &'a Device, name: &'a str) -> Self {
+        Self { name, node: device.locality.node, device: Some(device) }
+    }
+
+    /// Returns any device on a node, of which only the paths are known.
+    pub fn on(node: NodeId) -> Self {
+        Self { name: "", node: Some(node), device: None }
+    }
+}
+
+/// A value of a node before it is classified.
+struct Value {
+    source: ExpectationSource,
+    point: Point,
+    path: Option<f64>,
+}
+
+/// A device whose bandwidth is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct BandwidthSubject<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its node, if known.
+    pub node: Option<NodeId>,
+    /// The device of the topology; `None` for what is not in it, whose limit is unknown.
+    pub device: Option<&'a Device>,
+}
+
+/// Returns what a device can transfer in a direction with buffers on each node.
+///
+/// `beside` are devices that transfer at the same time. Those on its node share its paths; those
+/// below one bridge, the link of the bridge. A node that neither copies nor the device reached has
+/// no value.
+pub fn expect_bandwidth(
+    evidence: BandwidthEvidence<'_>,
+    subject: BandwidthSubject<'_>,
+    direction: Direction,
+    beside: &[&Device],
+) -> DeviceExpectation {
+    let path = subject.device.map(|device| device.path.as_str());
+    let shares = |other: &&&Device| other.locality.node == subject.node && Some(other.path.as_str()) != path;
+    let sharers: Vec<&Device> = beside.iter().filter(shares).copied().collect();
+    let paths = Paths::new(evidence, subject, direction, &sharers);
+    let (mut values, mut unknown) = paths.values();
+    // I/O of one device alone says nothing of several at once.
+    let measured = subject.device.filter(|_| sharers.is_empty());
+    let measured = measured.map_or_else(Vec::new, |device| measured_nodes(evidence, device, direction));
+    if measured.len() > 1 {
+        unknown = None;
+        values.extend(measured.into_iter().map(|value| (value.point.node, value)));
+    }
+    let nodes = paths.classified(values);
+    let difference = match unknown {
+        Some(why) => BandwidthDifference::Unknown { why },
+        None if nodes.iter().any(|node| node.class > 1) => BandwidthDifference::Some,
+        None => BandwidthDifference::None,
+    };
+    DeviceExpectation {
+        device: subject.name.to_owned(),
+        direction,
+        limit: paths.limit,
+        beside: sharers.iter().map(|other| other.name()).collect(),
+        difference,
+        nodes,
+    }
+}
+
+/// The paths between a device and the nodes, from the copies between them, and what uses them.
+struct Paths<'a> {
+    target: Option<NodeId>,
+    model: Option<&'a DirectionModel>,
+    /// The target and its neighbors, for the rule `paper`.
+    first: NodeSet,
+    limit: DeviceBandwidth,
+    /// Limits of the device and of those beside it; `None` if one is unknown.
+    demands: Option<Vec<f64>>,
+}
+
+impl<'a> Paths<'a> {
+    fn new(
+        evidence: BandwidthEvidence<'a>,
+        subject: BandwidthSubject<'_>,
+        direction: Direction,
+        sharers: &[&Device],
+    ) -> Self {
+        let topology = evidence.topology;
+        let model = subject.node.and_then(|target| {
+            let model = select_model(evidence.models.iter().copied(), target, &[direction])?;
+            of_target(model, target).find(|one| one.direction == direction)
+        });
+        let first = subject.node.map(|node| topology.neighbours(node).union(&NodeSet::one(node)));
+        let limit = |device| device_limit(topology, device, evidence.records, direction);
+        let of_device = subject.device.map(limit);
+        let demands = subject.device.and_then(|device| {
+            let all: Vec<&Device> = iter::once(device).chain(sharers.iter().copied()).collect();
+            let limits: Option<Vec<f64>> = all.iter().map(|device| limit(device).bytes_per_s()).collect();
+            Some(below_bridges(topology, &all, limits?))
+        });
+        Self {
+            target: subject.node,
+            model,
+            first: first.unwrap_or_default(),
+            limit: of_device
+                .unwrap_or_else(|| DeviceBandwidth::Unknown { measure: "numaio bench".to_owned() }),
+            demands,
+        }
+    }
+
+    /// Returns the upper bound of each node, and why they do not show whether the nodes differ.
+    ///
+    /// Without a limit the paths are the bounds. If no copy was as fast as the device, threads did
+    /// not saturate the paths, and the copies bound nothing.
+    fn values(&self) -> (BTreeMap<NodeId, Value>, Option<UnknownDifference>) {
+        let Some(model) = self.model else {
+            return (BTreeMap::new(), Some(UnknownDifference::PathsNotMeasured));
+        };
+        let fastest = model.nodes.iter().map(|node| node.bytes_copied_per_s).fold(0.0, f64::max);
+        let Some(demands) = &self.demands else {
+            let of = |node: &NodeBandwidth| (node.node, self.value(node, &[f64::INFINITY], 0.0));
+            return (model.nodes.iter().map(of).collect(), Some(UnknownDifference::LimitUnknown));
+        };
+        if fastest < demands[0] * (1.0 - model.level) {
+            return (
+                BTreeMap::new(),
+                Some(UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: fastest }),
+            );
+        }
+        (model.nodes.iter().map(|node| (node.node, self.value(node, demands, fastest))).collect(), None)
+    }
+
+    /// Returns the bound of a node. A copy within the device's node moves each byte twice through
+    /// its memory, so that the path of a device carries at least as much as the `fastest` copy.
+    fn value(&self, node: &NodeBandwidth, demands: &[f64], fastest: f64) -> Value {
+        let bound = |path: f64| {
+            let path = if Some(node.node) == self.target { path.max(fastest) } else { path };
+            fair_shares(path, demands)[0]
+        };
+        let (low, high) = node.interval_bytes_copied_per_s;
+        let value = bound(node.bytes_copied_per_s);
+        let is_path = value < demands[0];
+        Value {
+            point: Point { node: node.node, value, low: bound(low), high: bound(high) },
+            source: if is_path { ExpectationSource::Path } else { ExpectationSource::Device },
+            path: Some(node.bytes_copied_per_s),
+        }
+    }
+
+    /// Classifies the nodes by the bandwidth of the device, by the rule of the model.
+    ///
+    /// The rule `paper` puts the target's package first regardless of its values; here the classes
+    /// are sorted by their means.
+    fn classified(&self, values: BTreeMap<NodeId, Value>) -> Vec<ExpectedBandwidth> {
+        let points: Vec<Point> = values.values().map(|value| value.point).collect();
+        let usual = ClassOptions::default();
+        let (rule, level) =
+            self.model.map_or((usual.classes, usual.level), |model| (model.rule, model.level));
+        let best = points.iter().map(|point| point.value).fold(0.0, f64::max);
+        let differ = points.iter().any(|point| point.value < best * (1.0 - level));
+        let classes = if differ { classify(&points, rule, level, &self.first) } else { Vec::new() };
+        let mean = |class: &Class| class.mean_bytes_copied_per_s;
+        let class = |node| {
+            let own = classes.iter().find(|class| class.nodes.contains(node)).map_or(best, mean);
+            1 + classes.iter().filter(|class| mean(class) > own).count() as u32
+        };
+        let of = |value: Value| ExpectedBandwidth {
+            node: value.point.node,
+            class: class(value.point.node),
+            bytes_per_s: value.point.value,
+            source: value.source,
+            path_bytes_copied_per_s: value.path,
+        };
+        values.into_values().map(of).collect()
+    }
+}
+
+/// Returns the nodes on which I/O of the device was measured, and those that they represent: by the
+/// engine of its newest record, with the most bandwidth of any number of streams.
+fn measured_nodes(evidence: BandwidthEvidence<'_>, device: &Device, direction: Direction) -> Vec<Value> {
+    let of_device = of_device(device, evidence.records);
+    let has_direction = |record: &&&IoRecord| {
+        record.cells.iter().any(|cell| cell.placement().is_some_and(|(_, _, of)| of == direction))
+    };
+    let Some(newest) = of_device.iter().find(has_direction).copied() else { return Vec::new() };
+    let same: Vec<&IoRecord> =
+        of_device.into_iter().filter(|record| record.method.engine == newest.method.engine).collect();
+    let nodes = evidence.topology.nodes.iter();
+    let memory_only: NodeSet = nodes.filter(|node| node.cpus.is_empty()).map(|node| node.id).collect();
+    let model = device
+        .locality
+        .node
+        .and_then(|target| select_model(evidence.models.iter().copied(), target, &[direction]));
+    let inputs = CapacityInputs {
+        records: &same,
+        model,
+        link_bytes_per_s: None,
+        direction,
+        operation: None,
+        memory_only: &memory_only,
+    };
+    let measured_at = newest.provenance.measured_at;
+    let Ok(fit) = capacities(&inputs, &[]) else { return Vec::new() };
+    fit.capacities.nodes.iter().filter_map(|node| measured_value(node, measured_at)).collect()
+}
+
+fn measured_value(node: &NodeCapacity, measured_at: u64) -> Option<Value> {
+    let rates = node.streams.iter().map(|streams| streams.estimate);
+    let best = rates.max_by(|one, other| one.bytes_per_s.total_cmp(&other.bytes_per_s))?;
+    let source = match node.measured == node.node {
+        true => ExpectationSource::Measured { measured_at },
+        false => ExpectationSource::Represented { by: node.measured, measured_at },
+    };
+    let point = Point { node: node.node, value: best.bytes_per_s, low: best.low, high: best.high };
+    Some(Value { point, source, path: None })
+}

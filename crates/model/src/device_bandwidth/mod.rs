@@ -1,0 +1,16 @@
+//! What a node costs a device: the one place that all advice asks.
+//!
+//! The copy model compares paths. A device uses as much of a path as it can carry itself, and
+//! shares it with the devices beside it: min(limit, path / sharers) is an upper bound of its
+//! bandwidth. I/O measured with the device replaces the bound.
+
+mod expectation;
+mod limits;
+mod sharing;
+#[cfg(test)]
+mod tests;
+
+pub use expectation::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
+pub use limits::device_limit;
+pub(crate) use limits::{link_limit, port_limit};
+pub use sharing::{devices_beside, first_difference, FirstDifference};

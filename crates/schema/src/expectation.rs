@@ -1,0 +1,263 @@
+//! What a device can transfer with buffers on each node.
+
+use crate::{DeviceBandwidth, ValueSource};
+use numaio_machine::ids::NodeId;
+use numaio_machine::set::{format_nodes, NodeSet};
+use numaio_machine::workload::Direction;
+use serde::{Deserialize, Serialize};
+
+/// The bandwidth of a device in one direction with buffers on each node: measured with the device,
+/// or expected as min(limit of the device, path / sharers), which is an upper bound.
+///
+/// Every byte is counted once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct DeviceExpectation {
+    /// The device.
+    pub device: String,
+    /// Device write or device read.
+    pub direction: Direction,
+    /// What the device itself carries.
+    pub limit: DeviceBandwidth,
+    /// Other devices that use the same paths at the same time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
+    /// Whether the nodes differ.
+    pub difference: BandwidthDifference,
+    /// The nodes, by ID; empty if the difference is unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<ExpectedBandwidth>,
+}
+
+/// Whether nodes differ in the bandwidth of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum BandwidthDifference {
+    /// No node is slower than the best one by more than the level of the classes.
+    None,
+    /// Some nodes are slower.
+    Some,
+    /// Measurements do not show it.
+    Unknown {
+        /// What is missing.
+        why: UnknownDifference,
+    },
+}
+
+/// Why a difference is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum UnknownDifference {
+    /// No copies between the nodes and the node of the device were measured.
+    PathsNotMeasured,
+    /// Neither a link, a port nor a measurement limits the device.
+    LimitUnknown,
+    /// The copies were slower than the device can be: the paths carry at least that, perhaps more.
+    PathsNotSaturated {
+        /// The fastest copy, in bytes per second.
+        fastest_bytes_copied_per_s: f64,
+    },
+}
+
+/// The bandwidth of a device with buffers on a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct ExpectedBandwidth {
+    /// The node.
+    pub node: NodeId,
+    /// The class of the device's bandwidth; 1 is best.
+    pub class: u32,
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Where the value comes from.
+    pub source: ExpectationSource,
+    /// Bytes per second that copies moved on the path; `None` if they were not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes_copied_per_s: Option<f64>,
+}
+
+/// The source of a device's bandwidth with buffers on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+#[serde(tag = "from", rename_all = "kebab-case")]
+pub enum ExpectationSource {
+    /// I/O of the device with buffers on this node.
+    Measured {
+        /// Seconds since 1970.
+        measured_at: u64,
+    },
+    /// I/O of the device with buffers on another node of the same class of paths.
+    Represented {
+        /// The measured node.
+        by: NodeId,
+        /// Seconds since 1970.
+        measured_at: u64,
+    },
+    /// The device's limit: an upper bound, since the path carries more.
+    Device,
+    /// The path, or the device's share of it: an upper bound.
+    Path,
+}
+
+impl DeviceExpectation {
+    /// Returns the bandwidth of the best node; `None` if the difference is unknown.
+    pub fn best_bytes_per_s(&self) -> Option<f64> {
+        self.nodes.iter().map(|node| node.bytes_per_s).max_by(f64::total_cmp)
+    }
+
+    /// Returns the value of a node.
+    pub fn of(&self, node: NodeId) -> Option<&ExpectedBandwidth> {
+        self.nodes.iter().find(|value| value.node == node)
+    }
+
+    /// Returns a node's share of the best node's bandwidth, from 0 to 1.
+    pub fn of_best(&self, node: NodeId) -> Option<f64> {
+        Some(self.of(node)?.bytes_per_s / self.best_bytes_per_s()?)
+    }
+
+    /// Returns the nodes of a class.
+    pub fn class(&self, class: u32) -> NodeSet {
+        self.nodes.iter().filter(|value| value.class == class).map(|value| value.node).collect()
+    }
+
+    /// Returns the slowest node, with its share of the best node's bandwidth.
+    pub fn slowest(&self) -> Option<(NodeId, f64)> {
+        let slowest = self.nodes.iter().min_by(|one, other| one.bytes_per_s.total_cmp(&other.bytes_per_s))?;
+        Some((slowest.node, self.of_best(slowest.node)?))
+    }
+
+    /// Returns the node with the slowest path, and the bytes per second that copies moved on it.
+    fn slowest_path(&self) -> Option<(NodeId, f64)> {
+        let paths = self.nodes.iter().filter_map(|value| Some((value.node, value.path_bytes_copied_per_s?)));
+        paths.min_by(|one, other| one.1.total_cmp(&other.1))
+    }
+
+    /// Returns why nodes are equal or differ, or what is missing, as a clause without the device.
+    pub fn clause(&self) -> String {
+        let direction = self.direction.name();
+        let together = match self.beside.len() {
+            0 => String::new(),
+            others => format!(" with {others} more at once"),
+        };
+        match self.difference {
+            BandwidthDifference::None if self.measured_at().is_some() => {
+                format!("{direction}: no difference in bandwidth{together} (measured with the device)")
+            }
+            BandwidthDifference::None => {
+                let path = self.slowest_path().map(|(node, rate)| {
+                    format!(", and the slowest path {} (node {node}): every node can saturate it", gb(rate))
+                });
+                format!(
+                    "{direction}: no difference in bandwidth expected{together}: it carries at most {}{}",
+                    self.limit_clause(),
+                    path.unwrap_or_default()
+                )
+            }
+            BandwidthDifference::Some => format!("{direction}{together}: {}", self.class_clause()),
+            BandwidthDifference::Unknown { why } => format!("{direction}: {}", why.clause(&self.limit)),
+        }
+    }
+
+    /// Returns the limit with its source.
+    fn limit_clause(&self) -> String {
+        match &self.limit {
+            DeviceBandwidth::Known { bytes_per_s, source } => {
+                let by = match source {
+                    ValueSource::Link { link } => link.as_str(),
+                    ValueSource::Configuration { .. } => "configured",
+                    _ => "measured",
+                };
+                format!("{} ({by})", gb(*bytes_per_s))
+            }
+            DeviceBandwidth::Unknown { .. } => "an unknown rate".to_owned(),
+        }
+    }
+
+    /// Returns the classes with their rates: measured ones, or upper bounds.
+    fn class_clause(&self) -> String {
+        let bound = if self.measured_at().is_some() { "" } else { "at most " };
+        let of = |nodes: &NodeSet| {
+            let rates = nodes.iter().filter_map(|node| Some(self.of(node)?.bytes_per_s));
+            format!("{bound}{} from {}", gb(rates.fold(0.0, f64::max)), format_nodes(nodes))
+        };
+        self.classes().iter().map(of).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the classes, best first.
+    pub fn classes(&self) -> Vec<NodeSet> {
+        (1..).map(|class| self.class(class)).take_while(|nodes| !nodes.is_empty()).collect()
+    }
+
+    /// Returns the time of the oldest measurement with the device itself; `None` if all values are
+    /// upper bounds.
+    pub fn measured_at(&self) -> Option<u64> {
+        let times = self.nodes.iter().filter_map(|value| match value.source {
+            ExpectationSource::Measured { measured_at }
+            | ExpectationSource::Represented { measured_at, .. } => Some(measured_at),
+            ExpectationSource::Device | ExpectationSource::Path => None,
+        });
+        times.min()
+    }
+}
+
+impl UnknownDifference {
+    fn clause(self, limit: &DeviceBandwidth) -> String {
+        match (self, limit) {
+            (Self::PathsNotMeasured, _) => {
+                "the paths were not measured (numaio model measures them)".to_owned()
+            }
+            (Self::PathsNotSaturated { fastest_bytes_copied_per_s }, _) => format!(
+                "copies moved at most {}, less than the device may carry: they do not show what the paths \
+                 carry",
+                gb(fastest_bytes_copied_per_s)
+            ),
+            (Self::LimitUnknown, DeviceBandwidth::Unknown { measure }) => {
+                format!("its limit is unknown: only the paths are compared ({measure} measures it)")
+            }
+            (Self::LimitUnknown, DeviceBandwidth::Known { .. }) => {
+                "the limit of a device beside it is unknown: only the paths are compared".to_owned()
+            }
+        }
+    }
+}
+
+/// Formats a rate with three significant digits.
+fn gb(bytes_per_s: f64) -> String {
+    let value = bytes_per_s / 1e9;
+    let digits = (2.0 - value.abs().max(1e-3).log10().floor()).clamp(0.0, 3.0) as usize;
+    format!("{value:.digits$} GB/s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_listed_best_first() {
+        let node = |node, class, bytes_per_s| ExpectedBandwidth {
+            node: NodeId(node),
+            class,
+            bytes_per_s,
+            source: ExpectationSource::Path,
+            path_bytes_copied_per_s: None,
+        };
+        let found = DeviceExpectation {
+            device: "eth0".to_owned(),
+            direction: Direction::Write,
+            limit: DeviceBandwidth::Known {
+                bytes_per_s: 10.0,
+                source: ValueSource::Link { link: String::new() },
+            },
+            beside: Vec::new(),
+            difference: BandwidthDifference::Some,
+            nodes: vec![node(0, 2, 5.0), node(1, 1, 10.0), node(2, 1, 9.5)],
+        };
+        let classes: Vec<String> = found.classes().iter().map(NodeSet::to_string).collect();
+        assert_eq!(classes, ["1-2", "0"]);
+        assert_eq!(found.of_best(NodeId(0)), Some(0.5));
+        assert_eq!(found.of_best(NodeId(3)), None);
+        assert_eq!(found.measured_at(), None);
+    }
+}
