@@ -1,8 +1,7 @@
 //! The two passes of `--delete-before`, which the user observes as one transfer.
 
-use crate::event::{EndEvent, Event, Progress};
-use crate::reporter::{Notice, Observer, ProblemCounts};
-use numaio_mover::wire::ManifestEntry;
+use crate::event::{EndEvent, Event};
+use crate::reporter::{Observation, Observer, ObserverWishes, ProblemCounts};
 
 /// Passes events of a pass that deletes and of one that copies to an observer, as those of one
 /// transfer.
@@ -32,13 +31,17 @@ impl<'a> DeletionPass<'a> {
 
     /// Ends a transfer whose deletions failed, before anything was copied.
     pub fn end_without_copy(&mut self) {
-        self.observer.event(&Event::End(self.deleted));
-        self.observer.flush();
+        self.event(&Event::End(self.deleted));
+        self.observer.observe(Observation::Flush);
     }
 
     /// Returns the problems of the pass that deletes.
     pub fn problems(&self) -> ProblemCounts {
         self.problems
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.observer.observe(Observation::Event(event));
     }
 
     fn deletion_event(&mut self, event: &Event) {
@@ -49,68 +52,48 @@ impl<'a> DeletionPass<'a> {
             Event::Problem(problem) if problem.name.is_some() && problem.side == "source" => {}
             Event::Problem(problem) => {
                 self.problems.failed += u64::from(problem.name.is_some());
-                self.observer.event(event);
+                self.event(event);
             }
-            _ => self.observer.event(event),
+            _ => self.event(event),
+        }
+    }
+
+    fn copy_event(&mut self, event: &Event) {
+        match event {
+            &Event::End(mut end) => {
+                end.totals.removed += self.deleted.totals.removed;
+                end.totals.failed += self.problems.failed;
+                end.seconds += self.deleted.seconds;
+                self.event(&Event::End(end));
+            }
+            &Event::Progress(mut progress) => {
+                progress.totals.removed += self.deleted.totals.removed;
+                self.event(&Event::Progress(progress));
+            }
+            event => self.event(event),
         }
     }
 }
 
 impl Observer for DeletionPass<'_> {
-    fn event(&mut self, event: &Event) {
-        if self.is_deleting {
-            return self.deletion_event(event);
-        }
-        match event {
-            Event::End(EndEvent { done, seconds, mut totals, shard }) => {
-                totals.removed += self.deleted.totals.removed;
-                totals.failed += self.problems.failed;
-                let seconds = seconds + self.deleted.seconds;
-                self.observer.event(&Event::End(EndEvent { done: *done, seconds, totals, shard: *shard }));
+    fn observe(&mut self, observation: Observation<'_>) {
+        match observation {
+            Observation::Event(event) if self.is_deleting => self.deletion_event(event),
+            Observation::Event(event) => self.copy_event(event),
+            Observation::ManifestEntry(_) if self.is_deleting => {}
+            Observation::Restart => {
+                // The first attempt to copy keeps the problems of the deletion.
+                if !std::mem::take(&mut self.is_beginning) {
+                    self.problems = ProblemCounts::default();
+                    self.observer.observe(observation);
+                }
             }
-            Event::Progress(Progress { mut totals, reached }) => {
-                totals.removed += self.deleted.totals.removed;
-                self.observer.event(&Event::Progress(Progress { totals, reached: *reached }));
-            }
-            event => self.observer.event(event),
+            _ => self.observer.observe(observation),
         }
     }
 
-    fn alive(&mut self) {
-        self.observer.alive();
-    }
-
-    fn notice(&mut self, notice: &Notice) {
-        self.observer.notice(notice);
-    }
-
-    fn manifest_entry(&mut self, entry: &ManifestEntry) {
-        if !self.is_deleting {
-            self.observer.manifest_entry(entry);
-        }
-    }
-
-    /// The first attempt to copy keeps the problems of the deletion.
-    fn restart(&mut self) {
-        if !std::mem::take(&mut self.is_beginning) {
-            self.problems = ProblemCounts::default();
-            self.observer.restart();
-        }
-    }
-
-    fn flush(&mut self) {
-        self.observer.flush();
-    }
-
-    fn wants_changes(&self) -> bool {
-        self.observer.wants_changes()
-    }
-
-    fn wants_entries(&self) -> bool {
-        !self.is_deleting && self.observer.wants_entries()
-    }
-
-    fn escapes_control_characters(&self) -> bool {
-        self.observer.escapes_control_characters()
+    fn wishes(&self) -> ObserverWishes {
+        let wishes = self.observer.wishes();
+        ObserverWishes { entries: wishes.entries && !self.is_deleting, ..wishes }
     }
 }

@@ -14,42 +14,42 @@ use std::mem::discriminant;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Receives what a transfer reports, in order. It ignores what it does not override.
+/// Receives what a transfer reports, in order.
 pub trait Observer {
-    /// Receives an event.
-    fn event(&mut self, _: &Event) {}
+    /// Receives an observation.
+    fn observe(&mut self, observation: Observation<'_>);
 
-    /// Receives a message that is not part of the result.
-    fn notice(&mut self, notice: &Notice);
-
-    /// Receives a sign of life while the transfer waits for another host.
-    fn alive(&mut self) {}
-
-    /// Receives the hash of a file at the destination.
-    fn manifest_entry(&mut self, _: &ManifestEntry) {}
-
-    /// Forgets problems and manifest entries: another attempt begins, and reports those that
-    /// persist again.
-    fn restart(&mut self) {}
-
-    /// Ends a batch of events, which may be printed together.
-    fn flush(&mut self) {}
-
-    /// Whether changes are of interest; many transfers have millions.
-    fn wants_changes(&self) -> bool {
-        false
+    /// Returns which optional observations the observer needs; none by default.
+    fn wishes(&self) -> ObserverWishes {
+        ObserverWishes::default()
     }
+}
 
-    /// Whether the numbers of entries are of interest.
-    fn wants_entries(&self) -> bool {
-        false
-    }
+/// A report of a transfer to its observer.
+#[derive(Debug, Clone, Copy)]
+pub enum Observation<'a> {
+    /// An event; [`Event::Alive`] while the transfer waits for another host.
+    Event(&'a Event),
+    /// A message that is not part of the result.
+    Notice(&'a Notice),
+    /// The hash of a file at the destination.
+    ManifestEntry(&'a ManifestEntry),
+    /// Another attempt begins: problems and manifest entries that persist are reported again.
+    Restart,
+    /// The end of a batch of events, which may be printed together.
+    Flush,
+}
 
-    /// Whether all readers escape control characters themselves, as JSON does. Otherwise they are
-    /// removed from the texts of other hosts.
-    fn escapes_control_characters(&self) -> bool {
-        false
-    }
+/// What an observer needs beside the observations that all receive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ObserverWishes {
+    /// Changes; many transfers have millions.
+    pub changes: bool,
+    /// The numbers of entries.
+    pub entries: bool,
+    /// Control characters in the texts of other hosts, because all readers escape them, as JSON
+    /// does. Otherwise they are removed.
+    pub control_characters: bool,
 }
 
 /// A message about how a transfer runs.
@@ -251,7 +251,7 @@ impl<'a> Reporter<'a> {
     /// Begins an attempt after earlier ones with these totals.
     pub fn begin(&mut self, earlier: Option<JobTotals>) {
         (self.given_up, self.problems, self.earlier) = (None, ProblemCounts::default(), earlier);
-        self.observer.restart();
+        self.observer.observe(Observation::Restart);
     }
 
     /// Reports the news of a side, and stops it after an interrupt.
@@ -262,7 +262,7 @@ impl<'a> Reporter<'a> {
         let reports = core.reports();
         if !reports.is_empty() {
             reports.into_iter().for_each(|report| self.report(report));
-            self.observer.flush();
+            self.observer.observe(Observation::Flush);
         }
         if self.has_too_many_errors() {
             let failed = self.problems.failed;
@@ -277,12 +277,12 @@ impl<'a> Reporter<'a> {
 
     fn report(&mut self, report: Report) {
         match report {
-            Report::Change(_) if !self.observer.wants_changes() => {}
+            Report::Change(_) if !self.observer.wishes().changes => {}
             Report::Change(SinkChange { name, action, bytes, itemized }) => {
                 let item = itemized.as_deref().map(|item| ChangedItem::new(item, self.sends));
                 self.change(Change { action: action.name().to_owned(), name: name.to_string(), bytes, item });
             }
-            Report::ManifestEntry(entry) => self.observer.manifest_entry(&entry),
+            Report::ManifestEntry(entry) => self.observer.observe(Observation::ManifestEntry(&entry)),
             Report::Problem(problem) => {
                 let name = match &problem.about {
                     ProblemSubject::Transfer => None,
@@ -295,7 +295,7 @@ impl<'a> Reporter<'a> {
 
     /// Forwards an event of another numaio.
     pub fn relay(&mut self, event: Event) {
-        let event = if self.observer.escapes_control_characters() { event } else { event.sanitize() };
+        let event = if self.observer.wishes().control_characters { event } else { event.sanitize() };
         match event {
             Event::Did(change) | Event::Would(change) => self.change(change),
             Event::Problem(problem) => self.problem(event::from_job_problem(&problem), problem.name),
@@ -303,12 +303,15 @@ impl<'a> Reporter<'a> {
             Event::Entries(entries) => self.entries = entries,
             Event::Placement(_) | Event::Alive {} | Event::End(_) | Event::Other => {}
         }
-        self.observer.flush();
+        self.observer.observe(Observation::Flush);
+    }
+
+    fn event(&mut self, event: Event) {
+        self.observer.observe(Observation::Event(&event));
     }
 
     fn change(&mut self, change: Change) {
-        let event = if self.dry_run { Event::Would(change) } else { Event::Did(change) };
-        self.observer.event(&event);
+        self.event(if self.dry_run { Event::Would(change) } else { Event::Did(change) });
     }
 
     /// Reports a problem; `name` is the affected file, or `None` for the transfer.
@@ -319,23 +322,23 @@ impl<'a> Reporter<'a> {
             return;
         }
         self.problems.add(&problem);
-        self.observer.event(&Event::Problem(event::to_job_problem(&problem, name)));
+        self.event(Event::Problem(event::to_job_problem(&problem, name)));
     }
 
     fn progress(&mut self, totals: JobTotals, reached: u64) {
         let totals = self.earlier.map_or(totals, |earlier| add_totals(earlier, totals));
-        self.observer.event(&Event::Progress(Progress { totals, reached }));
+        self.event(Event::Progress(Progress { totals, reached }));
     }
 
     /// Reports the placement of a side.
     pub fn placement(&mut self, placement: event::PlacementEvent) {
-        self.observer.event(&Event::Placement(placement));
-        self.observer.flush();
+        self.event(Event::Placement(placement));
+        self.observer.observe(Observation::Flush);
     }
 
     /// Reports a message.
     pub fn notice(&mut self, notice: Notice) {
-        self.observer.notice(&notice);
+        self.observer.observe(Observation::Notice(&notice));
     }
 
     /// Reports a message, unless it was the last one of its kind: what repeats for hours takes one
@@ -347,7 +350,7 @@ impl<'a> Reporter<'a> {
             Some(last) => *last = notice.clone(),
             None => self.last_notices.push(notice.clone()),
         }
-        self.observer.notice(&notice);
+        self.observer.observe(Observation::Notice(&notice));
     }
 
     /// Reports what this host's broker has changed.
@@ -363,7 +366,7 @@ impl<'a> Reporter<'a> {
 
     /// Reports a sign of life while the transfer waits for another host.
     pub fn alive(&mut self) {
-        self.observer.alive();
+        self.event(Event::Alive {});
     }
 
     /// Records the failure of a transfer whose peer, of the given side, was lost.
@@ -393,18 +396,18 @@ impl<'a> Reporter<'a> {
     }
 
     /// Reports the end.
-    pub fn end(self, totals: JobTotals) -> TransferEnd {
-        let Self { observer, began, entries, problems, given_up, .. } = self;
+    pub fn end(mut self, totals: JobTotals) -> TransferEnd {
+        let (problems, given_up) = (self.problems, self.given_up.take());
         if let Some(problem) = &given_up {
-            observer.event(&Event::Problem(event::to_job_problem(problem, None)));
+            self.event(Event::Problem(event::to_job_problem(problem, None)));
         }
-        let (done, seconds) = (given_up.is_none(), began.elapsed().as_secs_f64());
+        let (done, seconds) = (given_up.is_none(), self.began.elapsed().as_secs_f64());
         let totals = JobTotals { failed: problems.failed, ..totals };
-        if observer.wants_entries() {
-            observer.event(&Event::Entries(entries));
+        if self.observer.wishes().entries {
+            self.event(Event::Entries(self.entries));
         }
-        observer.event(&Event::End(EndEvent { done, seconds, totals, shard: None }));
-        observer.flush();
+        self.event(Event::End(EndEvent { done, seconds, totals, shard: None }));
+        self.observer.observe(Observation::Flush);
         TransferEnd { problems, given_up }
     }
 }

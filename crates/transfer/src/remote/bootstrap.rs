@@ -2,7 +2,7 @@
 
 use crate::line::sanitize;
 use crate::remote::peer_wait::PeerWait;
-use crate::reporter::{Notice, Observer, Reporter};
+use crate::reporter::{Notice, Observation, Observer, Reporter};
 use crate::ssh::stderr_relay::LineSink;
 use crate::ssh::{self, ManagedProcess};
 use crate::transfer::RemoteOptions;
@@ -107,8 +107,10 @@ fn split_program(command: &str) -> (&str, &str) {
 struct NoticeObserver<'a>(&'a mut dyn FnMut(&Notice));
 
 impl Observer for NoticeObserver<'_> {
-    fn notice(&mut self, notice: &Notice) {
-        (self.0)(notice);
+    fn observe(&mut self, observation: Observation<'_>) {
+        if let Observation::Notice(notice) = observation {
+            (self.0)(notice);
+        }
     }
 }
 

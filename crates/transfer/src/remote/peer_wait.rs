@@ -116,18 +116,20 @@ impl PeerWait<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reporter::Observer;
+    use crate::event::Event;
+    use crate::reporter::{Observation, Observer};
 
     /// Counts notices and signs of life.
     #[derive(Default)]
     struct Counts(Vec<String>, usize);
 
     impl Observer for Counts {
-        fn notice(&mut self, notice: &Notice) {
-            self.0.push(notice.to_string());
-        }
-        fn alive(&mut self) {
-            self.1 += 1;
+        fn observe(&mut self, observation: Observation<'_>) {
+            match observation {
+                Observation::Notice(notice) => self.0.push(notice.to_string()),
+                Observation::Event(Event::Alive {}) => self.1 += 1,
+                other => panic!("unexpected {other:?}"),
+            }
         }
     }
 

@@ -41,7 +41,6 @@ use numaio_transfer::entry_options::EntryOptions;
 use numaio_transfer::filters::build_filter;
 use numaio_transfer::options::{CopyOptions, Reflink};
 use numaio_transfer::remote::host_to_host::stop_with_stdin;
-use numaio_transfer::reporter::Observer;
 use numaio_transfer::transfer::{RemoteOptions, Transfer};
 use numaio_transfer::TransferError;
 use output::CopyOutput;

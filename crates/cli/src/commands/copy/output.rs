@@ -15,14 +15,14 @@ use numaio_machine::printable::printable;
 use numaio_machine::units::BandwidthUnit;
 use numaio_mover::port::BlockSize;
 use numaio_mover::shard::Shard;
-use numaio_mover::wire::{ManifestEntry, Problem, Reason};
+use numaio_mover::wire::{Problem, Reason};
 use numaio_report::{progress_text, statistics_text, transfer_text};
 use numaio_schema::{CapacityState, JobProblem, JobTotals, LentCapacity};
 use numaio_transfer::event::{
     self, cpus_text, Change, EndEvent, Event, PlacedConnections, PlacedGroup, PlacementEvent,
 };
 use numaio_transfer::jobs::JobRecorder;
-use numaio_transfer::reporter::{Notice, Observer, ProblemCounts, TransferEnd};
+use numaio_transfer::reporter::{Notice, Observation, Observer, ObserverWishes, ProblemCounts, TransferEnd};
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::mem::replace;
@@ -297,9 +297,8 @@ impl CopyOutput {
             _ => {}
         }
     }
-}
 
-impl Observer for CopyOutput {
+    /// Records and shows an event.
     fn event(&mut self, event: &Event) {
         self.count_and_log(event);
         match event {
@@ -310,6 +309,7 @@ impl Observer for CopyOutput {
             _ => {}
         }
         match event {
+            Event::Alive {} => self.alive(),
             Event::Progress(progress) => self.show_progress(event, &progress.totals),
             Event::End(end) if self.json => {
                 self.text += &Event::End(EndEvent { shard: self.shard, ..*end }).line();
@@ -319,6 +319,7 @@ impl Observer for CopyOutput {
         }
     }
 
+    /// Records and shows a message.
     fn notice(&mut self, notice: &Notice) {
         match notice {
             Notice::KeyRemembered { .. } => return output::detail(notice),
@@ -327,9 +328,6 @@ impl Observer for CopyOutput {
                     starts_in.map_or_else(String::new, |seconds| format!("; probably starts in {seconds} s"));
                 self.recorder.wait(&format!("position {position} in the queue of {host}: {why}{starts}"));
             }
-            _ => {}
-        }
-        match notice {
             Notice::Lent(lent) => self.recorder.lent(lent),
             Notice::PeerLent(lent) => self.recorder.peer_lent(lent),
             _ => {}
@@ -344,7 +342,8 @@ impl Observer for CopyOutput {
         }
     }
 
-    fn alive(&mut self) {
+    /// Prints a sign of life for the numaio that reads the events.
+    pub fn alive(&mut self) {
         let is_due = |last: Instant| last.elapsed() >= EVENT_INTERVAL;
         if self.attached && self.json && self.last_alive.is_none_or(is_due) {
             self.last_alive = Some(Instant::now());
@@ -352,11 +351,7 @@ impl Observer for CopyOutput {
         }
     }
 
-    fn manifest_entry(&mut self, entry: &ManifestEntry) {
-        let added = self.manifest.as_mut().map_or(Ok(()), |manifest| manifest.add(entry));
-        self.keep_first_failure(added);
-    }
-
+    /// Forgets what the last attempt reported.
     fn restart(&mut self) {
         self.recorder.clear_problems();
         self.failures = FailureLines::default();
@@ -364,23 +359,36 @@ impl Observer for CopyOutput {
         self.keep_first_failure(emptied);
     }
 
+    /// Prints the batch.
     fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
         self.print(&text);
         let logged = self.log.as_mut().map_or(Ok(()), LogFile::flush);
         self.keep_first_failure(logged);
     }
+}
 
-    fn wants_changes(&self) -> bool {
-        self.json || self.verbose || self.itemize || self.counts.is_some() || self.log.is_some()
+impl Observer for CopyOutput {
+    fn observe(&mut self, observation: Observation<'_>) {
+        match observation {
+            Observation::Event(event) => self.event(event),
+            Observation::Notice(notice) => self.notice(notice),
+            Observation::ManifestEntry(entry) => {
+                let added = self.manifest.as_mut().map_or(Ok(()), |manifest| manifest.add(entry));
+                self.keep_first_failure(added);
+            }
+            Observation::Restart => self.restart(),
+            Observation::Flush => self.flush(),
+        }
     }
 
-    fn wants_entries(&self) -> bool {
-        self.counts.is_some()
-    }
-
-    fn escapes_control_characters(&self) -> bool {
-        self.json
+    fn wishes(&self) -> ObserverWishes {
+        let has_counts = self.counts.is_some();
+        ObserverWishes {
+            changes: self.json || self.verbose || self.itemize || has_counts || self.log.is_some(),
+            entries: has_counts,
+            control_characters: self.json,
+        }
     }
 }
 
