@@ -242,14 +242,14 @@ fn transfer_request(from: &[&[u8]], to: &[u8]) -> Value {
         "numaio_copy": 1, "from": from, "to": to, "file_list": null, "recursive": true, "archive": true,
         "rules": [{"include": false, "pattern": b"*.o"}], "size_range": [0, u64::MAX], "checksum": false,
         "manifest": false, "numeric_ids": false, "update": false, "ignore_times": false, "delete": false,
-        "in_place": false, "dry_run": false, "reports_changes": true, "hash": 1, "fsync": 1, "bytes_per_second": null,
-        "compress": "Auto", "placement": "None", "threads": 2, "streams": 4, "may_use_fewer_streams": true, "is_retry": false,
+        "in_place": false, "dry_run": false, "reports_changes": true, "hash": "blake3", "fsync": "file", "bytes_per_second": null,
+        "compress": "auto", "placement": "none", "threads": 2, "streams": 4, "may_use_fewer_streams": true, "is_retry": false,
         "transfer": ([7; 16]),
     });
     let capabilities = json!({"eager_data": false, "hard_links": true, "named_acls": true, "in_order": false, "block": null});
     let choices = json!({
-        "omitted": OmittedAttributes::default(), "deletion": DeletionLimits::default(), "active_files": "Fail",
-        "reflink": "Never", "io": "Auto", "work_sharing": true, "direct": "Auto", "order": "Auto", "mode": "Auto",
+        "omitted": OmittedAttributes::default(), "deletion": DeletionLimits::default(), "active_files": "fail",
+        "reflink": "never", "io": "auto", "work_sharing": true, "direct": "auto", "order": "auto", "mode": "auto",
     });
     let entries = json!(EntryOptions::default());
     for more in [capabilities, choices, entries] {

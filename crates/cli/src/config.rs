@@ -11,8 +11,9 @@ use clap::ValueEnum;
 use numaio_linux::ssh_command::check_program;
 use numaio_linux::user_files::{config_dir, is_untrusted, read_trusted_text};
 use numaio_machine::units::BandwidthUnit;
+use numaio_mover::hash::HashKind;
 use numaio_mover_linux::port::net::MAX_STREAMS;
-use numaio_transfer::options::{Choice, Hash};
+use numaio_transfer::choice::Choice;
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{self, ErrorKind};
@@ -64,7 +65,7 @@ fn time_limit(text: &str) -> Result<(), String> {
 }
 
 fn hash(text: &str) -> Result<(), String> {
-    let names: Vec<&str> = Hash::ALL.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = HashKind::NAMED.iter().map(|(name, _)| *name).collect();
     names.contains(&text).then_some(()).ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 

@@ -5,7 +5,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::{parse_size, BandwidthUnit};
 use numaio_machine::workload::{CopyLoop, Direction};
-use numaio_transfer::options::Choice;
+use numaio_transfer::choice::Choice;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -204,10 +204,9 @@ pub fn count(text: &str) -> Result<u32, String> {
 
 /// Returns a parser of the named values of a choice, which help lists.
 pub fn choice<C: Choice + Send + Sync>() -> impl TypedValueParser<Value = C> {
-    let names = C::ALL.iter().map(|(name, _)| *name);
+    let names = C::NAMED.iter().map(|(name, _)| *name);
     // clap admits only the names.
-    let value = |typed: String| C::ALL.iter().find(|(name, _)| *name == typed).unwrap_or(&C::ALL[0]).1;
-    PossibleValuesParser::new(names).map(value)
+    PossibleValuesParser::new(names).map(|typed| C::from_name(&typed).unwrap_or(C::NAMED[0].1))
 }
 
 /// Returns a parser of integers in a range.

@@ -18,15 +18,6 @@ impl HashKind {
     /// All hash functions, ordered by code.
     pub const ALL: [Self; 3] = [Self::None, Self::Xxh3, Self::Blake3];
 
-    /// Returns the name used in options.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Xxh3 => "xxh3",
-            Self::Blake3 => "blake3",
-        }
-    }
-
     /// Returns the number of bytes of a hash.
     pub fn bytes(self) -> usize {
         match self {

@@ -15,6 +15,7 @@ pub mod bench_connections;
 mod block_bytes;
 pub mod capacity;
 pub mod changed_item;
+pub mod choice;
 pub mod daemon;
 pub mod daemon_address;
 mod deletion_pass;

@@ -1,6 +1,6 @@
 //! Options of the network connections of a transfer, after parsing.
 
-use crate::options::Choice;
+use crate::choice::Choice;
 use crate::TransferError;
 use numaio_mover_linux::port::net::PublicKey;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -103,7 +103,7 @@ pub enum DataSecurity {
 }
 
 impl Choice for DataSecurity {
-    const ALL: &'static [(&'static str, Self)] = &[("tls", Self::Tls), ("none", Self::None)];
+    const NAMED: &'static [(&'static str, Self)] = &[("tls", Self::Tls), ("none", Self::None)];
 }
 
 #[cfg(test)]

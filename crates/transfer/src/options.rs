@@ -1,20 +1,16 @@
 //! Options of a transfer, after parsing: what both sides receive, and what the local side keeps.
 
+use crate::choice::Choice;
 use crate::entry_options::EntryOptions;
 use crate::file_list::FileList;
 use crate::filters::FilterRule;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::hash::HashKind;
 use numaio_mover::port::BlockSize;
+use numaio_mover::sink::SyncMode;
 use numaio_mover::source::{ReadMode, ReadOrder};
 use numaio_mover_linux::files::DirectIo;
 use serde::{Deserialize, Serialize};
-
-/// Values that an option names.
-pub trait Choice: Copy + PartialEq + 'static {
-    /// All values with their names.
-    const ALL: &'static [(&'static str, Self)];
-}
 
 /// Options that both sides receive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -46,8 +42,10 @@ pub struct CopyOptions {
     /// Limits of that.
     pub deletion: DeletionLimits,
     /// Copy files that change meanwhile as they were read.
+    #[serde(with = "crate::choice")]
     pub active_files: ActiveFiles,
     /// When files are cloned within a machine.
+    #[serde(with = "crate::choice")]
     pub reflink: Reflink,
     /// Write to existing files directly.
     pub in_place: bool,
@@ -56,27 +54,35 @@ pub struct CopyOptions {
     /// Whether the sink reports every change.
     pub reports_changes: bool,
     /// How data is verified.
-    pub hash: Hash,
+    #[serde(with = "crate::choice")]
+    pub hash: HashKind,
     /// When data is synced.
-    pub fsync: Fsync,
+    #[serde(with = "crate::choice")]
+    pub fsync: SyncMode,
     /// Maximum bytes of data per second.
     pub bytes_per_second: Option<u64>,
     /// Compression for another host.
-    pub compress: Compress,
+    #[serde(with = "crate::choice")]
+    pub compress: CompressMode,
     /// Placement of threads and buffers.
+    #[serde(with = "crate::choice")]
     pub placement: Placement,
     /// Number of reading threads, and of writing threads.
     pub threads: Option<u32>,
     /// Direct I/O.
+    #[serde(with = "crate::choice")]
     pub io: Io,
     /// Whether idle threads help the groups of other devices and nodes.
     pub work_sharing: bool,
     /// Which blocks go past the page cache.
-    pub direct: Direct,
-    /// The order of reads.
-    pub order: Order,
+    #[serde(with = "crate::choice")]
+    pub direct: DirectIo,
+    /// The order of reads; [`ReadOrder::PhysicalIfSlow`] on rotational disks only.
+    #[serde(with = "crate::choice")]
+    pub order: ReadOrder,
     /// How threads share the files.
-    pub mode: Mode,
+    #[serde(with = "crate::choice")]
+    pub mode: ReadMode,
     /// The block size that the user wants; sent as a capability.
     #[serde(skip)]
     pub block: Option<BlockSize>,
@@ -107,7 +113,7 @@ pub struct OmittedAttributes {
 }
 
 /// When files are cloned, so that they share their data with the source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reflink {
     /// Never.
     #[default]
@@ -119,12 +125,12 @@ pub enum Reflink {
 }
 
 impl Choice for Reflink {
-    const ALL: &'static [(&'static str, Self)] =
+    const NAMED: &'static [(&'static str, Self)] =
         &[("never", Self::Never), ("auto", Self::Auto), ("always", Self::Always)];
 }
 
 /// How files are treated that change while they are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ActiveFiles {
     /// They fail.
     #[default]
@@ -134,7 +140,7 @@ pub enum ActiveFiles {
 }
 
 impl Choice for ActiveFiles {
-    const ALL: &'static [(&'static str, Self)] = &[("fail", Self::Fail), ("copy", Self::Copy)];
+    const NAMED: &'static [(&'static str, Self)] = &[("fail", Self::Fail), ("copy", Self::Copy)];
 }
 
 /// Limits of the removal of files that the source does not have.
@@ -155,7 +161,7 @@ pub struct DeletionLimits {
 }
 
 /// How blocks are read and written past the page cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Io {
     /// io_uring with many blocks in flight, if available.
     #[default]
@@ -165,194 +171,11 @@ pub enum Io {
 }
 
 impl Choice for Io {
-    const ALL: &'static [(&'static str, Self)] = &[("auto", Self::Auto), ("threads", Self::Threads)];
-}
-
-/// Which blocks are read and written past the page cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Direct {
-    /// Those of large files, unless they are cached or the storage does not keep up.
-    #[default]
-    Auto,
-    /// All that the file system can move directly.
-    On,
-    /// None.
-    Off,
-}
-
-impl Choice for Direct {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
-}
-
-impl Direct {
-    /// Returns the setting for the directories of a side.
-    pub fn kind(self) -> DirectIo {
-        match self {
-            Self::Auto => DirectIo::Auto,
-            Self::On => DirectIo::On,
-            Self::Off => DirectIo::Off,
-        }
-    }
-}
-
-/// The order in which the source reads requested files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Order {
-    /// By inode number, on rotational disks by position.
-    #[default]
-    Auto,
-    /// By inode number.
-    Inode,
-    /// By position on the disk.
-    Physical,
-    /// As listed.
-    None,
-}
-
-impl Choice for Order {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("auto", Self::Auto), ("inode", Self::Inode), ("physical", Self::Physical), ("none", Self::None)];
-}
-
-impl Order {
-    /// Returns the setting for a storage device of a source.
-    pub fn kind(self, is_rotational: bool) -> ReadOrder {
-        match self {
-            Self::Auto if is_rotational => ReadOrder::PhysicalIfSlow,
-            Self::Auto | Self::Inode => ReadOrder::Inode,
-            Self::Physical => ReadOrder::Physical,
-            Self::None => ReadOrder::Listed,
-        }
-    }
-}
-
-/// How threads share the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Mode {
-    /// Large files are striped, and the next ones are read beside them.
-    #[default]
-    Auto,
-    /// All threads read one file at a time.
-    Stripe,
-    /// Each thread reads another file.
-    Pipeline,
-}
-
-impl Choice for Mode {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("auto", Self::Auto), ("stripe", Self::Stripe), ("pipeline", Self::Pipeline)];
-}
-
-impl Mode {
-    /// Returns the setting for a source.
-    pub fn kind(self) -> ReadMode {
-        match self {
-            Self::Auto => ReadMode::Auto,
-            Self::Stripe => ReadMode::Stripe,
-            Self::Pipeline => ReadMode::Pipeline,
-        }
-    }
-}
-
-/// How data is verified. Its number is sent to the peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u8", into = "u8")]
-pub enum Hash {
-    /// XXH3.
-    Xxh3,
-    /// BLAKE3.
-    Blake3,
-    /// Not at all.
-    None,
-}
-
-impl Choice for Hash {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("xxh3", Self::Xxh3), ("blake3", Self::Blake3), ("none", Self::None)];
-}
-
-impl Hash {
-    /// Returns the hash function's kind.
-    pub fn kind(self) -> HashKind {
-        match self {
-            Self::Xxh3 => HashKind::Xxh3,
-            Self::Blake3 => HashKind::Blake3,
-            Self::None => HashKind::None,
-        }
-    }
-}
-
-/// When data is synced. Its number is sent to the peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u8", into = "u8")]
-pub enum Fsync {
-    /// Whenever the kernel writes it back.
-    None,
-    /// Before a file is renamed.
-    File,
-    /// After the transfer.
-    End,
-}
-
-impl Choice for Fsync {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("none", Self::None), ("file", Self::File), ("end", Self::End)];
-}
-
-/// Numbers the values of choices in the order of [`Choice::ALL`], and refuses other numbers: they
-/// come from a hostile peer.
-macro_rules! numbered {
-    ($($name:ident: $what:literal),*) => {$(
-        impl TryFrom<u8> for $name {
-            type Error = String;
-
-            fn try_from(number: u8) -> Result<Self, String> {
-                let value = Self::ALL.get(usize::from(number)).map(|(_, value)| *value);
-                value.ok_or_else(|| format!("{} {number} is unknown", $what))
-            }
-        }
-
-        impl From<$name> for u8 {
-            fn from(value: $name) -> Self {
-                value as Self
-            }
-        }
-    )*};
-}
-
-numbered!(Hash: "the hash function", Fsync: "the time to sync");
-
-/// Whether data is compressed for another host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Compress {
-    /// Never.
-    #[default]
-    None,
-    /// If that is measured to be faster.
-    Auto,
-    /// If it makes data smaller.
-    Zstd,
-}
-
-impl Choice for Compress {
-    const ALL: &'static [(&'static str, Self)] =
-        &[("none", Self::None), ("auto", Self::Auto), ("zstd", Self::Zstd)];
-}
-
-impl Compress {
-    /// Returns the setting for the source.
-    pub fn kind(self) -> CompressMode {
-        match self {
-            Self::None => CompressMode::None,
-            Self::Auto => CompressMode::Auto,
-            Self::Zstd => CompressMode::Zstd,
-        }
-    }
+    const NAMED: &'static [(&'static str, Self)] = &[("auto", Self::Auto), ("threads", Self::Threads)];
 }
 
 /// Placement of threads and buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// The node of the storage.
     Local,
@@ -363,27 +186,6 @@ pub enum Placement {
 }
 
 impl Choice for Placement {
-    const ALL: &'static [(&'static str, Self)] =
+    const NAMED: &'static [(&'static str, Self)] =
         &[("local", Self::Local), ("model", Self::Model), ("none", Self::None)];
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_choices_are_their_positions() {
-        for (number, (_, hash)) in (0..).zip(Hash::ALL) {
-            assert_eq!((u8::from(*hash), Hash::try_from(number)), (number, Ok(*hash)));
-        }
-        for (number, (_, fsync)) in (0..).zip(Fsync::ALL) {
-            assert_eq!((u8::from(*fsync), Fsync::try_from(number)), (number, Ok(*fsync)));
-        }
-    }
-
-    #[test]
-    fn unknown_numbers_are_refused() {
-        assert_eq!(Hash::try_from(3), Err("the hash function 3 is unknown".to_owned()));
-        assert!(Fsync::try_from(255).is_err());
-    }
 }

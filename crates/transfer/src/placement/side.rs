@@ -7,12 +7,12 @@ use super::side_options::SideOptions;
 use super::storage::{rotational, StorageDevice, THREAD_GROWTH};
 use super::worker_group::{with_blocks, MAX_BUFFERS, MOST_BYTES};
 use crate::event::{side_name, PlacedConnections, PlacedGroup, PlacementEvent};
-use crate::options::{Io, Order};
+use crate::options::Io;
 use crate::reporter::{Notice, Reporter};
 use crate::TransferError;
 use numaio_machine::set::CpuSet;
 use numaio_mover::port::BlockSize;
-use numaio_mover::source::{SourceDevice, SourceStorage};
+use numaio_mover::source::{ReadOrder, SourceDevice, SourceStorage};
 use numaio_mover::wire::Side;
 use numaio_mover_linux::files::{Base, Roots};
 use numaio_mover_linux::port::{has_io_uring, Pool, Setting, StreamSet, WorkerGroup};
@@ -152,10 +152,14 @@ impl<'a> SideSetup<'a> {
     }
 
     /// Returns the storage devices, as the source of a transfer reads them in an order.
-    pub fn source_storage(&self, order: Order) -> SourceStorage {
+    pub fn source_storage(&self, order: ReadOrder) -> SourceStorage {
+        let order_of = |is_rotational| match order {
+            ReadOrder::PhysicalIfSlow if !is_rotational => ReadOrder::Inode,
+            order => order,
+        };
         let single = SourceDevice {
             reads: self.most_threads().max(2 * self.threads),
-            order: order.kind(self.rotational.contains(&true)),
+            order: order_of(self.rotational.contains(&true)),
         };
         let device = |(index, device): (usize, &StorageDevice)| {
             let groups = || self.worker_groups.iter().filter(|group| group.device == index);
@@ -164,7 +168,7 @@ impl<'a> SideSetup<'a> {
             let is_rotational = |root: &usize| self.rotational.get(*root).copied().unwrap_or_default();
             SourceDevice {
                 reads: max_threads.max(2 * threads),
-                order: order.kind(device.roots.iter().any(is_rotational)),
+                order: order_of(device.roots.iter().any(is_rotational)),
             }
         };
         let devices = self.devices.iter().enumerate().map(device).collect();

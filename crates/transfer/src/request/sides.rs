@@ -4,20 +4,21 @@ use super::capabilities::Capabilities;
 use super::destination::{boot_epoch, require_proc, seconds_ago, Destination};
 use super::transfer_request::TransferRequest;
 use crate::filters::build_filter;
-use crate::options::{ActiveFiles, Compress, CopyOptions, DeletionLimits, Fsync, Order};
+use crate::options::{ActiveFiles, CopyOptions, DeletionLimits};
 use crate::paths::path_of;
 use crate::placement::{Placer, SideOptions, SideSetup};
 use crate::TransferError;
 use numaio_linux::process;
 use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::chunk::ChunkPolicy;
+use numaio_mover::compression::CompressMode;
 use numaio_mover::filter::SourcePath;
 use numaio_mover::port::KeptAttributes;
 use numaio_mover::sink::{
     BackupNames, ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits,
     RequestedEntries, SinkOptions, SyncMode, WriterIdentity,
 };
-use numaio_mover::source::{self, ReadMode, SourceOptions};
+use numaio_mover::source::{self, ReadMode, ReadOrder, SourceOptions};
 use numaio_mover::wire::{Side, TransferId};
 use numaio_mover_linux::accounts;
 use numaio_mover_linux::files::{NewFiles, Roots, WriteAbilities};
@@ -47,9 +48,8 @@ impl TransferRequest {
 
     fn sync(&self, to: &Roots) -> SyncMode {
         match self.options.fsync {
-            Fsync::None => SyncMode::None,
-            Fsync::End if to.supports_syncfs() => SyncMode::End,
-            Fsync::File | Fsync::End => SyncMode::File,
+            SyncMode::End if !to.supports_syncfs() => SyncMode::File,
+            requested => requested,
         }
     }
 
@@ -114,9 +114,9 @@ impl TransferRequest {
         let places: Vec<PathBuf> = roots.iter().zip(&origins).map(place).collect();
         let options = self.side_options(Side::Source, placer);
         let mut site = SideSetup::new((&roots, &places), &self.base, options)?;
-        site.roots.set_direct_io(self.options.direct.kind());
+        site.roots.set_direct_io(self.options.direct);
         self.refuse_other_side(Side::Source, &mut site.roots);
-        if self.options.order == Order::None {
+        if self.options.order == ReadOrder::Listed {
             site.roots.keep_listing_order();
         }
         if self.options.entries.follows_links() {
@@ -150,13 +150,13 @@ impl TransferRequest {
             filter: build_filter(&self.options.rules)?,
             rejects_empty: self.options.delete && !self.options.deletion.allow_empty_source,
             skip_directory: None,
-            hash: self.options.hash.kind(),
+            hash: self.options.hash,
             active_files: self.options.active_files == ActiveFiles::Copy,
             policy: ChunkPolicy::for_port(sink.block_size()),
             storage: site.source_storage(self.options.order),
-            mode: if sink.in_order { ReadMode::Pipeline } else { self.options.mode.kind() },
+            mode: if sink.in_order { ReadMode::Pipeline } else { self.options.mode },
             limit: self.options.bytes_per_second,
-            compress: self.options.compress.kind(),
+            compress: self.options.compress,
             eager: sink.eager_data,
             links: sink.hard_links && !self.options.omitted.hard_links,
             acls: sink.named_acls,
@@ -257,7 +257,7 @@ impl TransferRequest {
         site.remarks = remarks;
         self.refuse_other_side(Side::Sink, &mut site.roots);
         site.use_blocks(self.capabilities.block_size());
-        site.roots.set_direct_io(self.options.direct.kind());
+        site.roots.set_direct_io(self.options.direct);
         Ok(site)
     }
 
@@ -351,8 +351,8 @@ impl TransferRequest {
             resumes: abilities.any_offset && new_files == NewFiles::Removable,
             sync: self.sync(&site.roots),
             block: self.capabilities.block_size(),
-            hash: self.options.hash.kind(),
-            accept_compressed: self.options.compress != Compress::None,
+            hash: self.options.hash,
+            accept_compressed: self.options.compress != CompressMode::None,
             acls: self.capabilities.named_acls,
             eager: self.capabilities.eager_data,
             journal: self.journal_name().into(),

@@ -89,7 +89,7 @@ mod tests {
     use super::super::args::CopyArgs;
     use super::*;
     use clap::Arg;
-    use numaio_transfer::options::Compress;
+    use numaio_mover::compression::CompressMode;
 
     #[test]
     fn keeps_the_order_and_drops_local_options() {
@@ -134,9 +134,9 @@ mod tests {
             (args.transfer.compress(), args.forwarded.options)
         };
         let forwarded = |how: &str| vec![OsString::from(format!("--compress={how}"))];
-        assert_eq!(compress("copy -Pvz a b"), (Compress::Auto, forwarded("auto")));
-        assert_eq!(compress("copy -z --compress zstd a b"), (Compress::Zstd, forwarded("zstd")));
-        assert_eq!(compress("copy --compress none -z a b"), (Compress::Auto, forwarded("auto")));
+        assert_eq!(compress("copy -Pvz a b"), (CompressMode::Auto, forwarded("auto")));
+        assert_eq!(compress("copy -z --compress zstd a b"), (CompressMode::Zstd, forwarded("zstd")));
+        assert_eq!(compress("copy --compress none -z a b"), (CompressMode::Auto, forwarded("auto")));
     }
 
     #[test]

@@ -3,8 +3,13 @@
 use crate::options::{choice, integer};
 use clap::{Args, ValueEnum};
 use numaio_machine::units::parse_size;
+use numaio_mover::compression::CompressMode;
+use numaio_mover::hash::HashKind;
 use numaio_mover::port::BlockSize;
-use numaio_transfer::options::{Compress, Direct, Fsync, Hash, Io, Mode, Order, Placement};
+use numaio_mover::sink::SyncMode;
+use numaio_mover::source::{ReadMode, ReadOrder};
+use numaio_mover_linux::files::DirectIo;
+use numaio_transfer::options::{Io, Placement};
 use std::path::PathBuf;
 
 /// Maximum number of reading or writing threads, limited by the memory of their buffers.
@@ -24,12 +29,12 @@ pub enum WorkSharing {
 #[command(next_help_heading = "Transfer")]
 pub struct TransferArgs {
     /// Hash that verifies every part of a file; none trusts memory and network
-    #[arg(long, value_name = "HASH", default_value = "xxh3", env = "NUMAIO_HASH", value_parser = choice::<Hash>())]
-    pub hash: Hash,
+    #[arg(long, value_name = "HASH", default_value = "xxh3", env = "NUMAIO_HASH", value_parser = choice::<HashKind>())]
+    pub hash: HashKind,
     /// When to sync data: none leaves it to the kernel, file before a file is renamed, end after
     /// the transfer
-    #[arg(long, value_name = "WHEN", default_value = "none", value_parser = choice::<Fsync>())]
-    pub fsync: Fsync,
+    #[arg(long, value_name = "WHEN", default_value = "none", value_parser = choice::<SyncMode>())]
+    pub fsync: SyncMode,
     /// Maximum bytes of data per second sent to the other side: 10M, 1GiB; 0 means no limit
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub bwlimit: Option<u64>,
@@ -37,8 +42,8 @@ pub struct TransferArgs {
     /// data smaller
     ///
     /// --bwlimit counts compressed bytes. Transfers within a machine are not compressed.
-    #[arg(long, value_name = "HOW", default_value = "none", value_parser = choice::<Compress>())]
-    compress: Compress,
+    #[arg(long, value_name = "HOW", default_value = "none", value_parser = choice::<CompressMode>())]
+    compress: CompressMode,
     /// Same as --compress auto
     #[arg(short = 'z', overrides_with = "compress")]
     compress_auto: bool,
@@ -69,20 +74,20 @@ pub struct TransferArgs {
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = choice::<Io>())]
     pub io: Io,
     /// Blocks past the page cache: auto those of large files, on all that are aligned, off none
-    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice::<Direct>())]
-    pub direct: Direct,
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice::<DirectIo>())]
+    pub direct: DirectIo,
     /// Size of the blocks of large files, which is also that of buffers: a power of two from 64K to
     /// 16M; default 1M, at a daemon at most 4M
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub block: Option<BlockSize>,
     /// Order in which the source reads files: auto by inode number, on rotational disks by
     /// position; physical always by position (FIEMAP); none as listed
-    #[arg(long, value_name = "ORDER", default_value = "auto", value_parser = choice::<Order>())]
-    pub order: Order,
+    #[arg(long, value_name = "ORDER", default_value = "auto", value_parser = choice::<ReadOrder>())]
+    pub order: ReadOrder,
     /// How threads share files: stripe reads one file by all threads, pipeline one block of each
     /// file at a time, auto both
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = choice::<Mode>())]
-    pub mode: Mode,
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = choice::<ReadMode>())]
+    pub mode: ReadMode,
 }
 
 /// Parses the size of a block.
@@ -93,9 +98,9 @@ fn block_size(text: &str) -> Result<BlockSize, String> {
 
 impl TransferArgs {
     /// Returns the compression, given by either option.
-    pub fn compress(&self) -> Compress {
+    pub fn compress(&self) -> CompressMode {
         if self.compress_auto {
-            Compress::Auto
+            CompressMode::Auto
         } else {
             self.compress
         }
