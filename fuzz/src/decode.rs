@@ -154,7 +154,7 @@ pub fn event(line: &[u8]) -> Option<(String, String, String)> {
         Event::End(end) => {
             numaio_report::transfer_text(&end.totals, end.seconds, end.done, BandwidthUnit::default())
         }
-        Event::Entries(_) | Event::Placement(_) | Event::Alive {} | Event::Other => String::new(),
+        Event::Entries(_) | Event::Placement(_) | Event::Alive {} => String::new(),
     };
     Some((text, line, words))
 }

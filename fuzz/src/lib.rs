@@ -124,9 +124,7 @@ fn stream(input: &[u8]) {
             Err(_) => break,
         }
     }
-    // The encoder writes its own versions into the header.
-    let same = encoded.iter().zip(bytes).enumerate().filter(|(at, _)| !(8..12).contains(at));
-    assert!(encoded.len() <= bytes.len() && same.into_iter().all(|(_, (left, right))| left == right));
+    assert!(bytes.starts_with(&encoded));
 }
 
 /// Decompresses a block, and compresses the result again; the first two bytes are its plain length.

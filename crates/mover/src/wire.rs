@@ -23,9 +23,7 @@ mod tests;
 pub use batch::{Batch, BatchEncoder, MAX_BATCH};
 pub use data_requests::{DataRequest, DataRequests, NeededData};
 pub use decoder::{Decoder, StreamItem};
-pub use error::{
-    WireError, MAGIC, MAX_CHUNK, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, MIN_VERSION, VERSION,
-};
+pub use error::{WireError, MAGIC, MAX_CHUNK, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, VERSION};
 pub use file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes, TruncatedFile};
 pub use frame::{port_message, port_message_payload, Frame, StreamHeader, TransferId, MAX_PORT_MESSAGE};
 pub use itemized::{attribute, ItemKind, Itemized};

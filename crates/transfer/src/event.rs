@@ -24,7 +24,7 @@ pub enum Event {
     Problem(JobProblem),
     /// The progress, with `--progress`.
     Progress(Progress),
-    /// The placement of a local side; not received, because that of another host is its own.
+    /// The placement of a local side; not sent to another numaio.
     #[serde(skip_deserializing)]
     Placement(PlacementEvent),
     /// The entries of the source, with `--stats`.
@@ -33,9 +33,6 @@ pub enum Event {
     Alive {},
     /// The end of the transfer.
     End(EndEvent),
-    /// An event of a newer numaio.
-    #[serde(other)]
-    Other,
 }
 
 /// Progress of a transfer.
@@ -275,8 +272,6 @@ mod tests {
         ] {
             assert_eq!(serde_json::from_str::<Event>(&event.line()).expect("an event"), event);
         }
-        let newer = "{\"event\": \"weather\", \"sun\": true}";
-        assert_eq!(serde_json::from_str::<Event>(newer).expect("an event"), Event::Other);
         assert_eq!(to_job_problem(&from_job_problem(&problem), None), problem);
     }
 

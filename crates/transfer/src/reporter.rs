@@ -301,7 +301,7 @@ impl<'a> Reporter<'a> {
             Event::Problem(problem) => self.problem(event::from_job_problem(&problem), problem.name),
             Event::Progress(Progress { totals, reached }) => return self.progress(totals, reached),
             Event::Entries(entries) => self.entries = entries,
-            Event::Placement(_) | Event::Alive {} | Event::End(_) | Event::Other => {}
+            Event::Placement(_) | Event::Alive {} | Event::End(_) => {}
         }
         self.observer.observe(Observation::Flush);
     }

@@ -6,10 +6,8 @@ use crate::port::BlockSize;
 
 /// The first bytes of every stream. The first one is not ASCII, to distinguish text protocols.
 pub const MAGIC: [u8; 8] = *b"\x93numaio\n";
-/// The protocol version that this code writes.
+/// The protocol version of this code.
 pub const VERSION: u16 = 1;
-/// The oldest protocol version that this code reads.
-pub const MIN_VERSION: u16 = 1;
 /// Maximum bytes of a frame payload. The largest possible entry fits.
 pub const MAX_PAYLOAD: usize = 524_288;
 /// Maximum bytes of data after a chunk header: one block. A side accepts only its own block size.
@@ -27,14 +25,9 @@ pub enum WireError {
     /// The stream does not start with [`MAGIC`].
     #[error("the peer does not speak the numaio protocol")]
     Magic,
-    /// The peer writes an unsupported protocol version.
-    #[error("the peer writes protocol version {version} and reads versions from {lowest}; supported here: {MIN_VERSION} to {VERSION}")]
-    Version {
-        /// The oldest version that the peer reads.
-        lowest: u16,
-        /// The version that the peer writes.
-        version: u16,
-    },
+    /// The peer has another protocol version.
+    #[error("the peer speaks protocol version {0}, not {VERSION}")]
+    Version(u16),
     /// A frame has an unknown kind.
     #[error("unknown frame kind {0}")]
     Kind(u8),

@@ -3,7 +3,7 @@
 use super::batch::{Batch, BATCH};
 use super::bytes::{put_bytes, put_frame, put_number, Reader};
 use super::data_requests::{DataRequest, DataRequests, NeededData};
-use super::error::{WireError, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, MIN_VERSION, VERSION};
+use super::error::{WireError, MAGIC, MAX_PARTS, MAX_PAYLOAD, MAX_REQUESTS, MAX_TEXT, VERSION};
 use super::extents::{put_extents, read_extents};
 use super::file_data::{Chunk, ChunkPart, FileHash, FileSent, Holes, TruncatedFile};
 use super::itemized::{Itemized, MAX_ITEMIZED};
@@ -83,8 +83,8 @@ const TRUNCATED: u8 = 17;
 /// Maximum payload of a message of the port.
 pub const MAX_PORT_MESSAGE: usize = 8 << 10;
 
-/// Bytes of a stream header whose meaning is the same in every version: magic and versions.
-pub const PREAMBLE: usize = MAGIC.len() + 4;
+/// Bytes of a stream header whose meaning is the same in every version: magic and version.
+pub const PREAMBLE: usize = MAGIC.len() + 2;
 /// Bytes of a stream header in version 1.
 pub const HEADER_LENGTH: usize = PREAMBLE + 1 + 16;
 
@@ -101,7 +101,6 @@ impl StreamHeader {
     /// Appends the encoded stream header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&MIN_VERSION.to_be_bytes());
         out.extend_from_slice(&VERSION.to_be_bytes());
         out.push(side_code(self.side));
         out.extend_from_slice(&self.transfer.0);
@@ -121,17 +120,9 @@ pub fn check_preamble(bytes: &[u8]) -> Result<(), WireError> {
         return Err(WireError::Magic);
     }
     let mut reader = Reader::new(&bytes[known..]);
-    let (Ok(lowest), Ok(version)) = (reader.exactly("versions"), reader.exactly("versions")) else {
-        return Ok(());
-    };
-    let (lowest, version) = (u16::from_be_bytes(lowest), u16::from_be_bytes(version));
-    if lowest == 0 || lowest > version {
-        return Err(WireError::InvalidValue("a pair of versions"));
-    }
-    if version == VERSION {
-        Ok(())
-    } else {
-        Err(WireError::Version { lowest, version })
+    match reader.exactly("the version").map(u16::from_be_bytes) {
+        Ok(version) if version != VERSION => Err(WireError::Version(version)),
+        _ => Ok(()),
     }
 }
 

@@ -101,7 +101,6 @@ impl CurrentRate {
     pub fn received(&self, message: PeerMessage) {
         match message {
             PeerMessage::Lent(lent) => self.report(LinkNews::PeerLent(lent)),
-            PeerMessage::Other => {}
             message => {
                 let is_lost = !self.request(&CapacityRequest::FromPeer(message.clone()));
                 if let PeerMessage::Offer(CapacityOffer { turn, .. }) = message {

@@ -57,9 +57,6 @@ pub enum PeerMessage {
     },
     /// What the sender's transfer has or waits for, for the user.
     Lent(LentCapacity),
-    /// A message of a newer numaio.
-    #[serde(other)]
-    Other,
 }
 
 /// What a host would lend to a transfer if the other one limited nothing.

@@ -534,7 +534,7 @@ impl QueuedTransferPlace {
             PeerMessage::Suspended { turn } => {
                 self.change(|broker, now, id| broker.peer_suspended(now, id, turn));
             }
-            PeerMessage::Lent(_) | PeerMessage::Other => {}
+            PeerMessage::Lent(_) => {}
         }
     }
 

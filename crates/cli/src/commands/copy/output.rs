@@ -310,6 +310,8 @@ impl CopyOutput {
         }
         match event {
             Event::Alive {} => self.alive(),
+            // The numaio that reads the events shows the sides of its own host.
+            Event::Placement(_) if self.attached => {}
             Event::Progress(progress) => self.show_progress(event, &progress.totals),
             Event::End(end) if self.json => {
                 self.text += &Event::End(EndEvent { shard: self.shard, ..*end }).line();
