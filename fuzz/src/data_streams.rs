@@ -4,7 +4,7 @@ use crate::packets::stream_of;
 use numaio_mover::port::{Event, Port, BLOCK, MAX_FRAME_BYTES};
 use numaio_mover_linux::files::Roots;
 use numaio_mover_linux::port::net::DataStream;
-use numaio_mover_linux::port::{FilePort, LinkError, Pool, Setting, StreamSet, WorkerGroup};
+use numaio_mover_linux::port::{FilePort, LinkError, Pool, Setting, StreamSet};
 use std::io::{self, Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::LazyLock;
@@ -127,20 +127,8 @@ pub fn data_streams(input: &[u8]) {
 /// Returns the packets that a port delivers, and why its link closed.
 fn deliver(received: Vec<Vec<u8>>) -> (Vec<DeliveredPacket>, String) {
     // Each port needs its own pool, because it closes the pool at its end.
-    let pool = Pool::new(32);
-    let group = WorkerGroup::new(1, None, pool.clone());
-    let setting = Setting {
-        roots: Roots::open(&[]).expect("no roots"),
-        root_devices: Vec::new(),
-        worker_groups: vec![group],
-        pool,
-        most_threads: 1,
-        rings: false,
-        share: |_, _| None,
-        sparing: true,
-        may_pause: true,
-        network: Vec::new(),
-    };
+    let roots = Roots::open(&[]).expect("no roots");
+    let setting = Setting { sparing: true, ..Setting::new(roots, 1, Pool::new(32)) };
     let streams = StreamSet {
         from: received.into_iter().map(ReceivedStream::boxed).collect(),
         to: vec![ReceivedStream::boxed(Vec::new())],

@@ -2,24 +2,15 @@
 
 use crate::peers::input_of;
 use numaio_mover::accounts::AccountLookup;
-use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
-use numaio_mover::drive::{PortCommand, TransferCore};
-use numaio_mover::filter::Filter;
-use numaio_mover::hash::HashKind;
-use numaio_mover::mode_changes::ModeChanges;
-use numaio_mover::port::{BlockSize, Event, KeptAttributes, NameMatching, Packet, Stamp};
-use numaio_mover::simulator::{Disk, Inode, Kind, Object};
-use numaio_mover::sink::{
-    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
-    SinkOptions, SyncMode, WriterIdentity,
+use numaio_mover::drive::TransferCore;
+use numaio_mover::port::{Event, Packet, Stamp};
+use numaio_mover::simulator::{
+    run_operations, sink_options, source_options, Disk, Inode, Kind, Object, PRESERVE_ALL,
 };
-use numaio_mover::source::{Origin, ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
-use numaio_mover::wire::TransferId;
+use numaio_mover::sink::{Sink, SinkOptions};
+use numaio_mover::source::{Source, SourceOptions};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-const TRANSFER: TransferId = TransferId([7; 16]);
 
 /// Maps an id to a letter as its name, and a name to the code of its first letter.
 const LOOKUP: AccountLookup = AccountLookup {
@@ -37,33 +28,11 @@ const ACL: &[u8] = b"\x02\0\0\0\
 /// Creates the source; an eager one sends data before the sink requests it.
 pub fn source_side(eager: bool) -> Source<Vec<u8>> {
     let options = SourceOptions {
-        origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
-        recursive: true,
-        listed: false,
-        follow_links: false,
-        mode_changes: ModeChanges::default(),
-        remove_stored: false,
-        local_destination: None,
-        one_file_system: false,
-        announce_mount_points: false,
         accounts: Some(LOOKUP),
-        xattrs: true,
         devices: true,
-        filter: Filter::default(),
-        rejects_empty: false,
-        skip_directory: None,
-        hash: HashKind::Xxh3,
-        policy: ChunkPolicy::for_port(BlockSize::default()),
-        active_files: false,
-        storage: SourceStorage::single(SourceDevice { reads: 4, order: ReadOrder::PhysicalIfSlow }),
-        mode: ReadMode::Auto,
-        limit: None,
         compress: CompressMode::Zstd,
         eager,
-        links: true,
-        shard: None,
-        acls: true,
-        transfer: TRANSFER,
+        ..source_options()
     };
     Source::new(options).expect("a policy")
 }
@@ -71,59 +40,16 @@ pub fn source_side(eager: bool) -> Source<Vec<u8>> {
 /// Creates the sink; an eager one accepts unrequested data, any other compares hashes.
 pub fn sink_side(eager: bool) -> Sink<Vec<u8>> {
     Sink::new(SinkOptions {
-        preserve: PreserveOptions {
-            modes: true,
-            users: true,
-            groups: true,
-            xattrs: true,
-            ..PreserveOptions::default()
-        },
-        kept: KeptAttributes::default(),
-        writer: WriterIdentity::default(),
+        preserve: PRESERVE_ALL,
         devices: true,
-        update: false,
-        ignore_times: false,
         checksum: !eager,
         manifest: true,
         accounts: Some(LOOKUP),
-        sizes: 0..=u64::MAX,
         delete: true,
-        removal_limits: RemovalLimits::default(),
-        existing: ExistingPolicy::default(),
-        owner: FixedOwner::default(),
-        itemize: false,
-        is_shard: false,
-        abandoned_shards: Vec::new(),
-        confirm_stored: false,
-        snapshots: 0,
-        clones: None,
-        backup: None,
-        one_file_system: false,
-        filter: Filter::default(),
-        requested: Some(RequestedEntries::new(
-            &[Origin { root: 0, only: None, enter: true, with_parents: false }],
-            true,
-            false,
-        )),
-        dry_run: false,
-        keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        names: NameMatching::Exact,
-        protected: ProtectedPaths::default(),
-        destination_created: false,
         report_changes: true,
-        alias: None,
-        in_place: false,
-        in_order: false,
-        resumes: true,
-        sync: SyncMode::None,
-        block: BlockSize::default(),
-        hash: HashKind::Xxh3,
         accept_compressed: true,
-        acls: true,
         eager,
-        journal: (*b".numaio-journal").into(),
-        is_retry: false,
-        transfer: TRANSFER,
+        ..sink_options()
     })
 }
 
@@ -173,10 +99,10 @@ pub fn simulated_transfer() -> [Vec<u8>; 3] {
     let (mut from, mut to) = (source_disk(), sink_disk());
     let (mut to_sink, mut to_source) = (Vec::new(), Vec::new());
     while sink.outcome().is_none() || source.outcome().is_none() {
-        let sent = run_commands(&mut source, &mut from);
+        let sent = run_operations(&mut source, |operation| from.run(operation));
         sent.iter().for_each(|packet| sink.handle(Event::Received(copy(packet))));
         to_sink.extend(sent);
-        let sent = run_commands(&mut sink, &mut to);
+        let sent = run_operations(&mut sink, |operation| to.run(operation));
         sent.iter().for_each(|packet| source.handle(Event::Received(copy(packet))));
         to_source.extend(sent);
     }
@@ -190,16 +116,4 @@ pub fn simulated_transfer() -> [Vec<u8>; 3] {
 
 fn copy(packet: &Packet<Vec<u8>>) -> Packet<Vec<u8>> {
     Packet { frames: packet.frames.clone(), data: packet.data.clone() }
-}
-
-/// Executes a side's commands until it has none left; returns the packets that it sent.
-fn run_commands<C: TransferCore<Vec<u8>>>(core: &mut C, disk: &mut Disk) -> Vec<Packet<Vec<u8>>> {
-    let mut sent = Vec::new();
-    while let Some(command) = core.poll(Duration::ZERO) {
-        match command {
-            PortCommand::Submit(ticket, operation) => core.handle(Event::Done(ticket, disk.run(operation))),
-            PortCommand::Send(packet) => sent.push(packet),
-        }
-    }
-    sent
 }

@@ -12,17 +12,14 @@ use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
 use numaio_mover::port::{BlockSize, Digest, NameMatching, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
-use numaio_mover::simulator::Chance;
-use numaio_mover::sink::{
-    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
-    SinkOptions, SyncMode, WriterIdentity,
-};
+use numaio_mover::simulator::{sink_options, Chance};
+use numaio_mover::sink::{RequestedEntries, Sink, SinkOptions};
 use numaio_mover::source::Origin;
 use numaio_mover::wire::{
     BatchEncoder, Chunk, ChunkPart, EndTotals, FileSent, Frame, Side, StreamHeader, TransferId,
 };
 use numaio_mover_linux::files::Roots;
-use numaio_mover_linux::port::{FilePort, Pool, Setting, StreamPair, WorkerGroup};
+use numaio_mover_linux::port::{FilePort, Pool, Setting, StreamPair};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
@@ -35,51 +32,7 @@ use std::time::{Duration, Instant};
 type RawPacket = (Vec<u8>, Vec<u8>);
 
 fn options() -> SinkOptions {
-    SinkOptions {
-        preserve: PreserveOptions::default(),
-        kept: numaio_mover::port::KeptAttributes::default(),
-        writer: WriterIdentity::default(),
-        devices: false,
-        update: false,
-        ignore_times: false,
-        checksum: false,
-        manifest: false,
-        accounts: None,
-        sizes: 0..=u64::MAX,
-        delete: false,
-        removal_limits: RemovalLimits::default(),
-        existing: ExistingPolicy::default(),
-        owner: FixedOwner::default(),
-        itemize: false,
-        is_shard: false,
-        abandoned_shards: Vec::new(),
-        confirm_stored: false,
-        snapshots: 0,
-        clones: None,
-        backup: None,
-        one_file_system: false,
-        filter: Filter::default(),
-        requested: None,
-        dry_run: false,
-        keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        names: NameMatching::Exact,
-        protected: ProtectedPaths::default(),
-        destination_created: false,
-        report_changes: false,
-        alias: None,
-        in_place: false,
-        in_order: false,
-        resumes: true,
-        sync: SyncMode::None,
-        block: BlockSize::default(),
-        hash: HashKind::Xxh3,
-        accept_compressed: false,
-        acls: true,
-        eager: false,
-        journal: (*b".numaio-journal").into(),
-        is_retry: false,
-        transfer: TransferId([1; 16]),
-    }
+    SinkOptions { requested: None, ..sink_options() }
 }
 
 /// Encodes a packet as it is sent over a stream.
@@ -96,19 +49,7 @@ fn sink(home: &Home, packets: &[RawPacket]) -> (TransferOutcome, String) {
 /// A file port on `dst`.
 fn port(home: &Home, link: UnixStream) -> FilePort {
     let roots = Roots::open(&[&home.0.join("dst")]).expect("a root");
-    let pool = Pool::new(4);
-    let setting = Setting {
-        roots,
-        worker_groups: vec![WorkerGroup::new(2, None, pool.clone())],
-        root_devices: Vec::new(),
-        pool,
-        share: |_, _| None,
-        most_threads: 2,
-        rings: true,
-        sparing: false,
-        may_pause: true,
-        network: Vec::new(),
-    };
+    let setting = Setting { rings: true, ..Setting::new(roots, 2, Pool::new(4)) };
     let from = link.try_clone().expect("a socket");
     FilePort::over(setting, StreamPair { from: Box::new(from), to: Box::new(link) }).expect("a port")
 }

@@ -102,7 +102,7 @@ impl Backpressure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FilePort, Pool, Setting, StreamPair, WorkerGroup};
+    use super::super::{FilePort, Pool, Setting, StreamPair};
     use super::*;
     use crate::files::Roots;
     use numaio_mover::port::Packet;
@@ -147,19 +147,8 @@ mod tests {
 
     /// Creates a port without files.
     fn port(ends: StreamPair, may_pause: bool) -> FilePort {
-        let pool = Pool::new(2);
-        let setting = Setting {
-            roots: Roots::open(&[]).expect("nothing to open"),
-            worker_groups: vec![WorkerGroup::new(1, None, pool.clone())],
-            root_devices: Vec::new(),
-            most_threads: 1,
-            rings: false,
-            pool,
-            share: |_, _| None,
-            sparing: false,
-            may_pause,
-            network: Vec::new(),
-        };
+        let roots = Roots::open(&[]).expect("nothing to open");
+        let setting = Setting { may_pause, ..Setting::new(roots, 1, Pool::new(2)) };
         FilePort::over(setting, ends).expect("threads")
     }
 

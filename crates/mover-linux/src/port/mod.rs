@@ -74,6 +74,24 @@ pub struct Setting {
     pub network: Vec<CpuSet>,
 }
 
+impl Setting {
+    /// Returns the setting of a port with one group of worker threads, whose number is fixed.
+    pub fn new(roots: Roots, threads: usize, pool: Arc<Pool>) -> Self {
+        Self {
+            roots,
+            worker_groups: vec![WorkerGroup::new(threads, None, pool.clone())],
+            root_devices: Vec::new(),
+            most_threads: threads,
+            rings: false,
+            pool,
+            share: |_, _| None,
+            sparing: false,
+            may_pause: true,
+            network: Vec::new(),
+        }
+    }
+}
+
 /// Port whose worker threads use blocking I/O and io_uring.
 #[derive(Debug)]
 pub struct FilePort {

@@ -3,7 +3,7 @@
 use super::run_alone;
 use numaio_mover::port::{Event, FilePath, FileWrite, Identity, OpenMode, Operation, Port, ReadPiece, Stamp};
 use numaio_mover_linux::files::Roots;
-use numaio_mover_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
+use numaio_mover_linux::port::{FilePort, Pool, Setting, Slab};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -11,19 +11,8 @@ use std::time::Duration;
 const WRITES: u64 = 60;
 
 fn setting(folder: &Path, most_threads: usize) -> Setting {
-    let pool = Pool::new(8);
-    Setting {
-        roots: Roots::open(&[folder]).expect("a root"),
-        worker_groups: vec![WorkerGroup::new(1, None, pool.clone())],
-        root_devices: Vec::new(),
-        most_threads,
-        rings: true,
-        pool,
-        share: |_, _| None,
-        sparing: false,
-        may_pause: false,
-        network: Vec::new(),
-    }
+    let roots = Roots::open(&[folder]).expect("a root");
+    Setting { most_threads, rings: true, may_pause: false, ..Setting::new(roots, 1, Pool::new(8)) }
 }
 
 /// Returns an operation that takes long without CPU time, like a call to remote storage.

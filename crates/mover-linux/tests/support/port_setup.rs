@@ -2,7 +2,7 @@
 
 use numaio_mover::port::{Details, Event, FilePath, Identity, Operation, Outcome, Port};
 use numaio_mover_linux::files::Roots;
-use numaio_mover_linux::port::{FilePort, Pool, Setting, Slab, WorkerGroup};
+use numaio_mover_linux::port::{FilePort, Pool, Setting, Slab};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,19 +28,8 @@ impl Drop for Folder {
 
 /// Returns the configuration of a port with one worker group.
 pub fn setting(folder: &Path, buffers: usize, threads: usize, rings: bool) -> Setting {
-    let pool = Pool::new(buffers);
-    Setting {
-        roots: Roots::open(&[folder]).expect("a root"),
-        worker_groups: vec![WorkerGroup::new(threads, None, pool.clone())],
-        root_devices: Vec::new(),
-        most_threads: threads,
-        rings,
-        pool,
-        share: |_, _| None,
-        sparing: false,
-        may_pause: false,
-        network: Vec::new(),
-    }
+    let roots = Roots::open(&[folder]).expect("a root");
+    Setting { rings, may_pause: false, ..Setting::new(roots, threads, Pool::new(buffers)) }
 }
 
 /// Returns the path of the file.

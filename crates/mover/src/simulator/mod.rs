@@ -5,12 +5,17 @@
 //! may survive the data before it; a write may survive in part. Killing a process loses no
 //! completed operation, and completes running ones in part. No other faults happen: a durable
 //! change is never lost, and the file system is never corrupted.
+//!
+//! [`source_options`] and [`sink_options`] are the options of tests, which run both sides over such
+//! disks.
 
 mod disk;
 mod operate;
+mod sides;
 mod state;
 
 pub use disk::{Chance, Disk, Refusals};
+pub use sides::{all_of_root, run, run_operations, sink_options, source_options, PRESERVE_ALL};
 pub use state::{Inode, Kind, Object};
 
 #[cfg(test)]

@@ -3,19 +3,14 @@
 use numaio_mover::chunk::ChunkPolicy;
 use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
-use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
-use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
-    BlockSize, Digest, Event, Fault, FaultKind, FilePath, NameMatching, Operation, Outcome, Packet, Ticket,
+    BlockSize, Digest, Event, Fault, FaultKind, FilePath, Operation, Outcome, Packet, Ticket,
 };
 use numaio_mover::report::{Report, Totals};
-use numaio_mover::simulator::{Chance, Disk, Inode};
-use numaio_mover::sink::{
-    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
-    SinkOptions, SyncMode, WriterIdentity,
-};
-use numaio_mover::source::{Origin, ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
+use numaio_mover::simulator::{sink_options, source_options, Chance, Disk, Inode, PRESERVE_ALL};
+use numaio_mover::sink::{ProtectedPaths, RemovalLimits, Sink, SinkOptions, SyncMode};
+use numaio_mover::source::{ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 use numaio_mover::wire::{Side as WireSide, SinkChange, TransferId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -244,57 +239,37 @@ impl World {
         (self.source.block, self.sink.block) = (options.block, options.block);
         let mut transfer = [self.runs; 16];
         transfer[..8].fill(self.boots);
-        let source = source_options(options, transfer);
-        let sink = SinkOptions {
-            preserve: PreserveOptions {
-                modes: true,
-                users: true,
-                groups: true,
-                xattrs: true,
-                ..PreserveOptions::default()
-            },
-            kept: numaio_mover::port::KeptAttributes::default(),
-            writer: WriterIdentity::default(),
+        let transfer = TransferId(transfer);
+        let source = SourceOptions {
             devices: true,
-            update: false,
+            hash: options.hash,
+            policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port(options.block) },
+            active_files: options.active_files,
+            storage: SourceStorage::single(SourceDevice { reads: 4, order: options.order }),
+            mode: options.mode,
+            compress: options.compress,
+            eager: options.eager,
+            transfer,
+            ..source_options()
+        };
+        let sink = SinkOptions {
+            preserve: PRESERVE_ALL,
+            devices: true,
             ignore_times: options.ignore_times,
             checksum: options.checksum,
             manifest: options.manifest,
-            accounts: None,
-            sizes: 0..=u64::MAX,
             delete: options.delete,
             removal_limits: self.removal_limits,
-            existing: ExistingPolicy::default(),
-            owner: FixedOwner::default(),
-            itemize: false,
-            is_shard: false,
-            abandoned_shards: Vec::new(),
-            confirm_stored: false,
-            snapshots: 0,
-            clones: None,
-            backup: None,
-            one_file_system: false,
-            filter: Filter::default(),
-            requested: Some(RequestedEntries::new(&source.origins, source.recursive, source.listed)),
-            dry_run: false,
-            keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-            names: NameMatching::Exact,
             protected: self.protected.clone(),
-            destination_created: false,
             report_changes: options.report_changes,
-            alias: None,
             in_place: options.in_place,
-            in_order: false,
-            resumes: true,
             sync: options.sync,
             block: options.block,
             hash: options.hash,
             accept_compressed: options.compress != CompressMode::None && !self.rejects_compressed,
-            acls: true,
             eager: options.eager,
-            journal: (*b".numaio-journal").into(),
-            is_retry: false,
-            transfer: TransferId(transfer),
+            transfer,
+            ..sink_options()
         };
         let source = Source::new(source).expect("a policy");
         (Side::new(source), Side::new(Sink::new(sink)))
@@ -579,39 +554,5 @@ fn manifest_entry(report: &Report) -> Option<(Vec<u8>, Digest)> {
     match report {
         Report::ManifestEntry(there) => Some((there.name.as_bytes().to_vec(), there.digest)),
         _ => None,
-    }
-}
-
-/// Returns the options of a source of everything.
-fn source_options(options: &Options, transfer: [u8; 16]) -> SourceOptions {
-    let policy = ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port(options.block) };
-    SourceOptions {
-        origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
-        recursive: true,
-        listed: false,
-        follow_links: false,
-        mode_changes: ModeChanges::default(),
-        remove_stored: false,
-        local_destination: None,
-        one_file_system: false,
-        announce_mount_points: false,
-        accounts: None,
-        xattrs: true,
-        devices: true,
-        filter: Filter::default(),
-        rejects_empty: false,
-        skip_directory: None,
-        hash: options.hash,
-        policy,
-        active_files: options.active_files,
-        storage: SourceStorage::single(SourceDevice { reads: 4, order: options.order }),
-        mode: options.mode,
-        limit: None,
-        compress: options.compress,
-        eager: options.eager,
-        links: true,
-        shard: None,
-        acls: true,
-        transfer: TransferId(transfer),
     }
 }

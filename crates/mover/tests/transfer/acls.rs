@@ -1,12 +1,12 @@
 //! ACLs with named users and groups, between machines with different account IDs.
 
-use crate::sides::{run, run_operations, sink_options, source_options};
+use crate::sides::{sink_options, source_options};
 use numaio_mover::accounts::{Account, AccountLookup};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::port::{Details, Event, FilePath, Operation, Outcome, Packet, Stamp};
 use numaio_mover::report::{Report, TransferOutcome};
-use numaio_mover::simulator::{Disk, Inode, Object};
-use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
+use numaio_mover::simulator::{run, run_operations, Disk, Inode, Object, PRESERVE_ALL};
+use numaio_mover::sink::{Sink, SinkOptions};
 use numaio_mover::source::{Source, SourceOptions};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,14 +99,7 @@ fn source(accounts: Option<AccountLookup>, acls: bool, eager: bool) -> Source<Ve
 }
 
 fn sink(accounts: Option<AccountLookup>, acls: bool, eager: bool) -> Sink<Vec<u8>> {
-    let keep = PreserveOptions {
-        modes: true,
-        users: true,
-        groups: true,
-        xattrs: true,
-        ..PreserveOptions::default()
-    };
-    Sink::new(SinkOptions { accounts, acls, ..sink_options(eager, keep, WriterIdentity::default()) })
+    Sink::new(SinkOptions { preserve: PRESERVE_ALL, accounts, acls, ..sink_options(eager) })
 }
 
 /// Copies twice; returns the attributes after the first run and the number of entries of the

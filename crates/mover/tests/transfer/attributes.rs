@@ -1,9 +1,9 @@
 //! Attributes that only some users may set.
 
-use crate::sides::{run, sink, sink_for_user, source};
+use crate::sides::{sink, sink_for_user, source};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::port::{Details, FilePath, Operation, Outcome, Stamp};
-use numaio_mover::simulator::{Disk, Inode, Object};
+use numaio_mover::simulator::{run, Disk, Inode, Object};
 use numaio_mover::sink::{PreserveOptions, WriterIdentity};
 use std::collections::{BTreeMap, BTreeSet};
 

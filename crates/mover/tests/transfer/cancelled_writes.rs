@@ -1,10 +1,10 @@
 //! Writes that a port rejects because the transfer is cancelled.
 
-use crate::sides::{run, sink, source};
+use crate::sides::{sink, source};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::port::{Fault, FaultKind, Operation, Outcome, Stamp, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
-use numaio_mover::simulator::{Disk, Inode, Object};
+use numaio_mover::simulator::{run, Disk, Inode, Object};
 use numaio_mover::wire::{ProblemSubject, Reason};
 
 const BLOCKS: usize = 12;

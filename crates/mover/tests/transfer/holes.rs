@@ -1,11 +1,11 @@
 //! Files with more holes than their entries can describe.
 
-use crate::sides::{run, sink, source};
+use crate::sides::{sink, source};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::MAX_EXTENTS;
 use numaio_mover::port::{Fault, FaultKind, FileInfo, FileKind, FileWrite, Operation, Outcome, Stamp, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
-use numaio_mover::simulator::{Disk, Inode, Object};
+use numaio_mover::simulator::{run, Disk, Inode, Object};
 use std::collections::BTreeSet;
 
 /// Number of data pages, each in its own block; the holes between them span two blocks or more.

@@ -1,6 +1,6 @@
 //! Peers that request or announce far more than allowed, in few bytes.
 
-use crate::sides::{found, run_operations, sink, source};
+use crate::sides::{found, sink, source};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::{Content, Entry, FileNumber, Inode, Kind, Mode, Object, Owner, Time, Xattrs};
 use numaio_mover::extent::Extent;
@@ -9,6 +9,7 @@ use numaio_mover::port::{
     Event, FileKind, JournalState, Listing, NameMatching, OpenedJournal, Operation, Outcome, Packet,
 };
 use numaio_mover::report::Report;
+use numaio_mover::simulator::run_operations;
 use numaio_mover::wire::{
     BatchEncoder, DataRequest, DataRequests, Frame, Holes, NeededData, Side, StreamHeader, TransferId,
 };

@@ -1,7 +1,7 @@
 //! Partial files that an earlier run may have left: the sink tries to remove one per unchanged
 //! name.
 
-use crate::sides::{run, run_operations, sink, sink_options, source};
+use crate::sides::{sink, sink_options, source};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::journal::Journal;
 use numaio_mover::port::{
@@ -9,7 +9,8 @@ use numaio_mover::port::{
     OpenedJournal as Opened, Operation, Outcome, Ticket,
 };
 use numaio_mover::report::TransferOutcome;
-use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
+use numaio_mover::simulator::{run, run_operations};
+use numaio_mover::sink::{Sink, SinkOptions};
 use numaio_mover::source::Source;
 use numaio_mover::wire::{Reason, TransferId, MAX_BATCH};
 use std::time::Duration;
@@ -178,12 +179,7 @@ fn opens_journal(sink: &mut Sink<Vec<u8>>, now: Duration) -> Option<Ticket> {
 #[test]
 fn retries_a_journal_that_an_earlier_attempt_holds() {
     let taken = |ticket| Event::Done(ticket, Outcome::OpenedJournal(Ok(opened(JournalState::Locked))));
-    let sink = |is_retry| {
-        Sink::new(SinkOptions {
-            is_retry,
-            ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
-        })
-    };
+    let sink = |is_retry| Sink::new(SinkOptions { is_retry, ..sink_options(false) });
     let mut first: Sink<Vec<u8>> = sink(false);
     let ticket = opens_journal(&mut first, Duration::ZERO).expect("an operation");
     first.handle(taken(ticket));
@@ -219,10 +215,7 @@ fn retries_a_journal_that_an_earlier_attempt_holds() {
 #[test]
 fn no_lookup_before_an_earlier_attempt_releases_the_journal() {
     let mut source = source(false, false);
-    let mut sink = Sink::new(SinkOptions {
-        is_retry: true,
-        ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
-    });
+    let mut sink = Sink::new(SinkOptions { is_retry: true, ..sink_options(false) });
     let ticket = opens_journal(&mut sink, Duration::ZERO).expect("an operation");
     sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Ok(opened(JournalState::Locked)))));
     for packet in run_operations(&mut source, run_operation) {
@@ -241,10 +234,7 @@ fn no_lookup_before_an_earlier_attempt_releases_the_journal() {
 /// The journal of another user may be held for any time. It is not waited for.
 #[test]
 fn does_not_wait_for_the_journal_of_another_user() {
-    let mut sink = Sink::new(SinkOptions {
-        is_retry: true,
-        ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
-    });
+    let mut sink = Sink::new(SinkOptions { is_retry: true, ..sink_options(false) });
     let ticket = opens_journal(&mut sink, Duration::ZERO).expect("an operation");
     let fault = Fault::new(FaultKind::Exists, "the journal belongs to another user");
     sink.handle(Event::Done(ticket, Outcome::OpenedJournal(Err(fault))));

@@ -4,26 +4,17 @@
 //! `NUMAIO_FILES=10000000` measures with this number and prints the peak of each case;
 //! docs/copy/tuning.md has the table.
 
-use numaio_mover::chunk::ChunkPolicy;
-use numaio_mover::compression::CompressMode;
 use numaio_mover::drive::{PortCommand, TransferCore};
-use numaio_mover::filter::Filter;
-use numaio_mover::hash::HashKind;
-use numaio_mover::mode_changes::ModeChanges;
 use numaio_mover::port::{
-    BlockSize, ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, JournalState, ListedEntry,
-    Listing, NameMatching, OpenedJournal, Operation, Outcome, Packet, Stamp,
+    ContentHash, Event, FileInfo, FileKind, FilePath, FileStat, JournalState, ListedEntry, Listing,
+    NameMatching, OpenedJournal, Operation, Outcome, Packet, Stamp,
 };
-use numaio_mover::sink::{
-    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RequestedEntries, Sink, SinkOptions,
-    SyncMode, WriterIdentity,
-};
-use numaio_mover::source::{Origin, ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
-use numaio_mover::wire::TransferId;
+use numaio_mover::simulator::{all_of_root, sink_options, source_options};
+use numaio_mover::sink::{RequestedEntries, Sink, SinkOptions};
+use numaio_mover::source::{Origin, Source, SourceOptions};
 use std::io::Write;
 use std::time::Duration;
 
-const TRANSFER: TransferId = TransferId([7; 16]);
 /// Files per folder.
 const FOLDER: u64 = 1_000;
 /// Bytes by which two runs may differ for other reasons.
@@ -92,17 +83,7 @@ impl VirtualTree {
         let ctime = mtime;
         let metadata =
             FileStat { kind, mode: 0o644, user: 0, group: 0, size, mtime, ctime, inode, volume: 1, links };
-        FileInfo {
-            metadata,
-            has_hidden_xattrs: false,
-            other_xattrs: Vec::new(),
-            target: None,
-            xattrs: Vec::new(),
-            data: None,
-            address: None,
-            is_link_destination: false,
-            handle: None,
-        }
+        FileInfo { metadata, ..crate::sides::found(kind) }
     }
 
     /// Returns the object with a name: a folder unless it contains a slash.
@@ -167,93 +148,12 @@ impl VirtualTree {
 }
 
 fn sides(case: Case) -> (Source<Vec<u8>>, Sink<Vec<u8>>) {
-    let source = source_options(case);
-    let requested = RequestedEntries::new(&source.origins, source.recursive, source.listed);
-    let sink = sink_options(case, requested);
+    let Case { checksum, manifest, delete, merged, .. } = case;
+    let origins: Vec<Origin> = (0..if merged { 2 } else { 1 }).map(all_of_root).collect();
+    let requested = Some(RequestedEntries::new(&origins, true, false));
+    let source = SourceOptions { origins, xattrs: false, ..source_options() };
+    let sink = SinkOptions { checksum, manifest, delete, requested, report_changes: true, ..sink_options() };
     (Source::new(source).expect("a policy"), Sink::new(sink))
-}
-
-fn source_options(case: Case) -> SourceOptions {
-    let origins = if case.merged { 2 } else { 1 };
-    SourceOptions {
-        origins: (0..origins)
-            .map(|root| Origin { root, only: None, enter: true, with_parents: false })
-            .collect(),
-        recursive: true,
-        listed: false,
-        follow_links: false,
-        mode_changes: ModeChanges::default(),
-        remove_stored: false,
-        local_destination: None,
-        one_file_system: false,
-        announce_mount_points: false,
-        accounts: None,
-        xattrs: false,
-        devices: false,
-        filter: Filter::default(),
-        rejects_empty: false,
-        skip_directory: None,
-        hash: HashKind::Xxh3,
-        policy: ChunkPolicy::for_port(BlockSize::default()),
-        active_files: false,
-        storage: SourceStorage::single(SourceDevice { reads: 4, order: ReadOrder::PhysicalIfSlow }),
-        mode: ReadMode::Auto,
-        limit: None,
-        compress: CompressMode::None,
-        eager: false,
-        links: true,
-        shard: None,
-        acls: true,
-        transfer: TRANSFER,
-    }
-}
-
-fn sink_options(case: Case, requested: RequestedEntries) -> SinkOptions {
-    SinkOptions {
-        preserve: PreserveOptions::default(),
-        kept: numaio_mover::port::KeptAttributes::default(),
-        writer: WriterIdentity::default(),
-        devices: false,
-        update: false,
-        ignore_times: false,
-        checksum: case.checksum,
-        manifest: case.manifest,
-        accounts: None,
-        sizes: 0..=u64::MAX,
-        delete: case.delete,
-        removal_limits: numaio_mover::sink::RemovalLimits::default(),
-        existing: ExistingPolicy::default(),
-        owner: FixedOwner::default(),
-        itemize: false,
-        is_shard: false,
-        abandoned_shards: Vec::new(),
-        confirm_stored: false,
-        snapshots: 0,
-        clones: None,
-        backup: None,
-        one_file_system: false,
-        filter: Filter::default(),
-        requested: Some(requested),
-        dry_run: false,
-        keep_partials_since: numaio_mover::port::Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        names: NameMatching::Exact,
-        protected: ProtectedPaths::default(),
-        destination_created: false,
-        report_changes: true,
-        alias: None,
-        in_place: false,
-        in_order: false,
-        resumes: true,
-        sync: SyncMode::None,
-        block: BlockSize::default(),
-        hash: HashKind::Xxh3,
-        accept_compressed: false,
-        acls: true,
-        eager: false,
-        journal: (*b".numaio-journal").into(),
-        is_retry: false,
-        transfer: TRANSFER,
-    }
 }
 
 /// Executes one command of a side; returns `false` if there is none. Discards reports, and appends

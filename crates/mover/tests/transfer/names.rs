@@ -1,11 +1,11 @@
 //! Hard links, duplicate names, and names that the destination changes.
 
-use crate::sides::{run, run_operations, sink, sink_options, source, source_options};
+use crate::sides::{sink, sink_options, source, source_options};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::port::{Event, Fault, FaultKind, NameMatching, Operation, Outcome, Stamp};
 use numaio_mover::report::Report;
-use numaio_mover::simulator::{Disk, Inode, Kind, Object};
-use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
+use numaio_mover::simulator::{run, run_operations, Disk, Inode, Kind, Object};
+use numaio_mover::sink::{Sink, SinkOptions};
 use numaio_mover::source::{Source, SourceOptions};
 use numaio_mover::wire::{ProblemSubject, Reason};
 use std::collections::{BTreeSet, VecDeque};
@@ -123,10 +123,7 @@ fn hard_link_to_a_failed_file_keeps_old_content_of_equal_age() {
     to.put(b"a", file(&[0; 900]));
     to.put(b"b", file(&[9; 900]));
     to.capacity = 10;
-    let ignore_times = SinkOptions {
-        ignore_times: true,
-        ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
-    };
+    let ignore_times = SinkOptions { ignore_times: true, ..sink_options(false) };
     let sides = (source(false, false), Sink::new(ignore_times));
     let problems = copy_by(sides, (&mut from, &mut to), |_, outcome| by_name(outcome), |_, outcome| outcome);
     assert_eq!(problems, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
@@ -144,11 +141,7 @@ fn name_without_its_trailing_dot_is_not_removed() {
         let (mut from, mut to) = (Disk::default(), Disk::default());
         from.put(b"notes.", file(b"new"));
         [&b"notes."[..], b"old"].into_iter().for_each(|name| to.put(name, file(b"new")));
-        let options = SinkOptions {
-            delete: true,
-            names,
-            ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
-        };
+        let options = SinkOptions { delete: true, names, ..sink_options(false) };
         let mut removed = BTreeSet::new();
         let at_sink = |operation| {
             if let Operation::Remove(all) = &operation {
@@ -177,10 +170,7 @@ fn odd_seconds_match_even_ones_on_fat() {
         let (mut from, mut to) = (Disk::default(), Disk::default());
         from.put(b"f", Inode { mtime: Stamp { seconds: 905, nanoseconds: 7 }, ..file(b"new") });
         let problems = [(); 2].map(|()| {
-            let options = SinkOptions {
-                names,
-                ..sink_options(false, PreserveOptions::default(), WriterIdentity::default())
-            };
+            let options = SinkOptions { names, ..sink_options(false) };
             let (mut source, mut sink) = (source(false, false), Sink::new(options));
             let even = |stamp: Stamp| Stamp { seconds: stamp.seconds & !1, nanoseconds: 0 };
             let at_sink = |operation| match to.run(operation) {

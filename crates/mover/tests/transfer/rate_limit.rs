@@ -1,10 +1,10 @@
 //! The bandwidth limit, with a clock that advances only while the transfer waits.
 
-use crate::sides::{run_operations, sink, source_options};
+use crate::sides::{sink, source_options};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::port::{Event, Stamp};
 use numaio_mover::report::TransferOutcome;
-use numaio_mover::simulator::{Disk, Inode, Object};
+use numaio_mover::simulator::{run_operations, Disk, Inode, Object};
 use numaio_mover::source::{Source, SourceOptions};
 use std::collections::BTreeSet;
 use std::time::Duration;

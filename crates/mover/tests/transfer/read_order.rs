@@ -1,10 +1,10 @@
 //! The order in which files are read, and received data is processed.
 
-use crate::sides::{run, run_operations, sink, source, source_options};
+use crate::sides::{sink, source, source_options};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::port::{Details, Event, Operation, Outcome, Stamp, BLOCK};
 use numaio_mover::report::TransferOutcome;
-use numaio_mover::simulator::{Disk, Inode, Object};
+use numaio_mover::simulator::{run, run_operations, Disk, Inode, Object};
 use numaio_mover::source::{ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,14 +1,16 @@
 //! A sink accepts exactly the entries that a source with the same options sends.
 
-use crate::sides::{run_operations, sink_options, source_options};
+use crate::sides::{sink_options, source_options};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::entry::{Entry, Kind, Object};
 use numaio_mover::filter::{Action, Filter, Pattern};
 use numaio_mover::name::Name;
 use numaio_mover::port::{Event, Packet};
 use numaio_mover::report::{Report, TransferOutcome};
-use numaio_mover::simulator::{Chance, Disk, Inode, Kind as SpecialKind, Object as DiskObject};
-use numaio_mover::sink::{PreserveOptions, RequestedEntries, Sink, SinkOptions, WriterIdentity};
+use numaio_mover::simulator::{
+    run_operations, Chance, Disk, Inode, Kind as SpecialKind, Object as DiskObject,
+};
+use numaio_mover::sink::{RequestedEntries, Sink, SinkOptions};
 use numaio_mover::source::{Origin, Source, SourceOptions};
 use numaio_mover::wire::{Decoder, Frame, StreamItem};
 use std::collections::BTreeSet;
@@ -155,7 +157,7 @@ fn sink_aborts_at_the_first_entry_that_was_not_requested() {
         let mut requested = RequestedEntries::new(&mine.origins, mine.recursive, mine.listed);
         let other = entries.iter().find(|entry| !requested.accepts(entry, &mine.filter));
         assert!(!is_honest || other.is_none(), "{seed}");
-        let options = sink_options(true, PreserveOptions::default(), WriterIdentity::default());
+        let options = sink_options(true);
         let requested = Some(RequestedEntries::new(&mine.origins, mine.recursive, mine.listed));
         let mut sink = Sink::new(SinkOptions { requested, filter: mine.filter.clone(), ..options });
         for packet in sent {

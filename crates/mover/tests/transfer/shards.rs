@@ -1,6 +1,6 @@
 //! Shards of a tree: together they are the tree, and no two have the same file.
 
-use crate::sides::{found, run, sink_options, source_options};
+use crate::sides::{found, sink, source_options};
 use numaio_mover::drive::TransferCore;
 use numaio_mover::port::{
     Fault, FaultKind, FileInfo, FileKind, FileStat, JournalState, Listing, NameMatching, OpenedJournal,
@@ -8,7 +8,7 @@ use numaio_mover::port::{
 };
 use numaio_mover::report::TransferOutcome;
 use numaio_mover::shard::Shard;
-use numaio_mover::sink::{PreserveOptions, Sink, WriterIdentity};
+use numaio_mover::simulator::run;
 use numaio_mover::source::{Source, SourceOptions};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,8 +65,7 @@ fn at_source(operation: Operation<Vec<u8>>) -> Outcome<Vec<u8>> {
 /// failures.
 fn announced(shard: Option<Shard>) -> (BTreeSet<String>, u64) {
     let mut source = Source::new(SourceOptions { shard, ..source_options(false, false) }).expect("a policy");
-    let options = sink_options(false, PreserveOptions::default(), WriterIdentity::default());
-    let mut sink = Sink::new(options);
+    let mut sink = sink(false);
     let mut names = BTreeSet::new();
     let at_sink = |operation: Operation<Vec<u8>>| match operation {
         Operation::Stat { at, .. } => {

@@ -1,23 +1,11 @@
-//! A source and a sink with default options, and functions to run them.
+//! Sources and sinks that expect no hashes.
 
 use numaio_mover::chunk::ChunkPolicy;
-use numaio_mover::compression::CompressMode;
-use numaio_mover::drive::{PortCommand, TransferCore};
-use numaio_mover::filter::Filter;
 use numaio_mover::hash::HashKind;
-use numaio_mover::mode_changes::ModeChanges;
-use numaio_mover::port::{
-    BlockSize, Event, FileInfo, FileKind, FileStat, NameMatching, Operation, Outcome, Packet, Stamp,
-};
-use numaio_mover::sink::{
-    ExistingPolicy, FixedOwner, PreserveOptions, ProtectedPaths, RemovalLimits, RequestedEntries, Sink,
-    SinkOptions, SyncMode, WriterIdentity,
-};
-use numaio_mover::source::{Origin, ReadMode, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
-use numaio_mover::wire::TransferId;
-use std::time::Duration;
-
-const TRANSFER: TransferId = TransferId([7; 16]);
+use numaio_mover::port::{BlockSize, FileInfo, FileKind, FileStat, Stamp};
+use numaio_mover::simulator;
+use numaio_mover::sink::{PreserveOptions, Sink, SinkOptions, WriterIdentity};
+use numaio_mover::source::{ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 
 /// Creates a source of everything below a root. In eager mode it sends data without requests.
 pub fn source(by_address: bool, eager: bool) -> Source<Vec<u8>> {
@@ -26,128 +14,29 @@ pub fn source(by_address: bool, eager: bool) -> Source<Vec<u8>> {
 
 /// Returns the options of such a source.
 pub fn source_options(by_address: bool, eager: bool) -> SourceOptions {
+    let order = if by_address { ReadOrder::PhysicalIfSlow } else { ReadOrder::Inode };
     SourceOptions {
-        origins: vec![Origin { root: 0, only: None, enter: true, with_parents: false }],
-        recursive: true,
-        listed: false,
-        follow_links: false,
-        mode_changes: ModeChanges::default(),
-        remove_stored: false,
-        local_destination: None,
-        one_file_system: false,
-        announce_mount_points: false,
-        accounts: None,
-        xattrs: true,
-        devices: false,
-        filter: Filter::default(),
-        rejects_empty: false,
-        skip_directory: None,
         hash: HashKind::None,
         policy: ChunkPolicy { bundle_files: 20, ..ChunkPolicy::for_port(BlockSize::default()) },
-        active_files: false,
-        storage: SourceStorage::single(SourceDevice {
-            reads: 2,
-            order: if by_address { ReadOrder::PhysicalIfSlow } else { ReadOrder::Inode },
-        }),
-        mode: ReadMode::Auto,
-        limit: None,
-        compress: CompressMode::None,
+        storage: SourceStorage::single(SourceDevice { reads: 2, order }),
         eager,
-        links: true,
-        shard: None,
-        acls: true,
-        transfer: TRANSFER,
+        ..simulator::source_options()
     }
 }
 
 /// Creates a matching sink.
 pub fn sink(eager: bool) -> Sink<Vec<u8>> {
-    sink_for_user(eager, PreserveOptions::default(), WriterIdentity::default())
+    Sink::new(sink_options(eager))
 }
 
 /// Creates a sink of a user that preserves some attributes.
 pub fn sink_for_user(eager: bool, preserve: PreserveOptions, writer: WriterIdentity) -> Sink<Vec<u8>> {
-    Sink::new(sink_options(eager, preserve, writer))
+    Sink::new(SinkOptions { preserve, writer, ..sink_options(eager) })
 }
 
 /// Returns the options of such a sink.
-pub fn sink_options(eager: bool, preserve: PreserveOptions, writer: WriterIdentity) -> SinkOptions {
-    SinkOptions {
-        preserve,
-        kept: numaio_mover::port::KeptAttributes::default(),
-        writer,
-        devices: false,
-        update: false,
-        ignore_times: false,
-        checksum: false,
-        manifest: false,
-        accounts: None,
-        sizes: 0..=u64::MAX,
-        delete: false,
-        removal_limits: RemovalLimits::default(),
-        existing: ExistingPolicy::default(),
-        owner: FixedOwner::default(),
-        itemize: false,
-        is_shard: false,
-        abandoned_shards: Vec::new(),
-        confirm_stored: false,
-        snapshots: 0,
-        clones: None,
-        backup: None,
-        one_file_system: false,
-        filter: Filter::default(),
-        requested: Some(RequestedEntries::new(&source_options(false, false).origins, true, false)),
-        dry_run: false,
-        keep_partials_since: Stamp { seconds: i64::MAX, nanoseconds: 0 },
-        names: NameMatching::Exact,
-        protected: ProtectedPaths::default(),
-        destination_created: false,
-        report_changes: false,
-        alias: None,
-        in_place: false,
-        in_order: false,
-        resumes: true,
-        sync: SyncMode::None,
-        block: BlockSize::default(),
-        hash: HashKind::None,
-        accept_compressed: false,
-        acls: true,
-        eager,
-        journal: (*b".numaio-journal").into(),
-        is_retry: false,
-        transfer: TRANSFER,
-    }
-}
-
-/// Runs a transfer; the functions execute the operations of each side immediately and in order.
-pub fn run(
-    (source, sink): (&mut Source<Vec<u8>>, &mut Sink<Vec<u8>>),
-    mut at_source: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
-    mut at_sink: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
-) {
-    while sink.outcome().is_none() || source.outcome().is_none() {
-        run_operations(source, &mut at_source)
-            .into_iter()
-            .for_each(|packet| sink.handle(Event::Received(packet)));
-        run_operations(sink, &mut at_sink)
-            .into_iter()
-            .for_each(|packet| source.handle(Event::Received(packet)));
-    }
-}
-
-/// Executes the operations of a side until there are none; returns the packets that it sends.
-pub fn run_operations<C: TransferCore<Vec<u8>>>(
-    core: &mut C,
-    mut done: impl FnMut(Operation<Vec<u8>>) -> Outcome<Vec<u8>>,
-) -> Vec<Packet<Vec<u8>>> {
-    let mut sent = Vec::new();
-    while let Some(command) = core.poll(Duration::ZERO) {
-        match command {
-            PortCommand::Submit(ticket, operation) => core.handle(Event::Done(ticket, done(operation))),
-            PortCommand::Send(packet) => sent.push(packet),
-        }
-    }
-    sent
+pub fn sink_options(eager: bool) -> SinkOptions {
+    SinkOptions { hash: HashKind::None, eager, ..simulator::sink_options() }
 }
 
 /// Returns an empty object.

@@ -1,13 +1,13 @@
 //! Sources on several storage devices, whose operations complete in any order.
 
-use crate::sides::{found, run_operations, sink_options, source_options};
+use crate::sides::{found, sink_options, source_options};
 use numaio_mover::drive::{PortCommand, TransferCore};
 use numaio_mover::filter::Filter;
 use numaio_mover::name::Name;
 use numaio_mover::port::{Details, Event, FileKind, Listing, NameMatching, Operation, Outcome, Ticket};
 use numaio_mover::report::TransferOutcome;
-use numaio_mover::simulator::{Chance, Disk, Inode, Object};
-use numaio_mover::sink::{PreserveOptions, RequestedEntries, Sink, SinkOptions, WriterIdentity};
+use numaio_mover::simulator::{run_operations, Chance, Disk, Inode, Object};
+use numaio_mover::sink::{RequestedEntries, Sink, SinkOptions};
 use numaio_mover::source::{Origin, ReadOrder, Source, SourceDevice, SourceOptions, SourceStorage};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -103,7 +103,7 @@ fn sides_in_order(only: &[Option<&str>], orders: &[ReadOrder]) -> (Source<Vec<u8
     let storage = SourceStorage::new(devices, of_roots).expect("devices");
     let source =
         SourceOptions { origins, storage, filter: Filter::default(), ..source_options(false, false) };
-    let sink = sink_options(false, PreserveOptions::default(), WriterIdentity::default());
+    let sink = sink_options(false);
     (Source::new(source).expect("a policy"), Sink::new(SinkOptions { requested, ..sink }))
 }
 
