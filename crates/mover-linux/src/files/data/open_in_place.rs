@@ -23,15 +23,6 @@ pub fn open_in_place(place: ResolvedName<'_>, mode: Mode) -> Result<OpenedInPlac
     }
 }
 
-/// Opens the existing file and empties it, or creates one. File systems that store objects accept
-/// only `O_TRUNC` for that, not ftruncate(2).
-pub fn open_emptied(place: ResolvedName<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
-    match place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode) {
-        Err(Errno::EXIST) => place.open(OFlags::WRONLY | OFlags::TRUNC, Mode::empty()),
-        opened => opened,
-    }
-}
-
 /// Opens the existing file or creates one. With O_CREAT the kernel refuses to open other users'
 /// files in directories such as /tmp, even for root (`fs.protected_regular`, proc_sys_fs(5)), so it
 /// is only used if the file is missing; a file appearing meanwhile is protected. Links are not

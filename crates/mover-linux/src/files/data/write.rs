@@ -3,7 +3,7 @@
 use super::block::{Block, BlockOperation, OpenPart, Started};
 use super::cached_io::{punch_hole, write_all, write_sparse};
 use super::direct;
-use super::open_in_place::{open_emptied, open_in_place, OpenedInPlace};
+use super::open_in_place::open_in_place;
 use crate::files::attributes::{set_mode, Target};
 use crate::files::fault::fault;
 use crate::files::file_stat::file_stat;
@@ -221,34 +221,7 @@ impl Roots {
                 }
                 Ok(file)
             }
-            OpenMode::InPlace if self.keeps_existing => {
-                reject_short_name(place)?;
-                let created = place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode);
-                let file = created.map_err(|errno| match errno {
-                    Errno::EXIST => Fault::new(FaultKind::Other, NO_REPLACEMENT),
-                    other => fault("create")(other),
-                })?;
-                if !self.writes_in_order() {
-                    self.begin_in_place(put, &file)?;
-                }
-                Ok(file)
-            }
-            OpenMode::InPlace if self.writes_in_order() => {
-                reject_short_name(place)?;
-                let file = open_emptied(place, mode).map_err(fault("open for writing"))?;
-                verify_file(&file, |metadata| Ok(metadata.links < 2))?;
-                Ok(file)
-            }
-            OpenMode::InPlace => {
-                reject_short_name(place)?;
-                let OpenedInPlace { file, restore_mode } =
-                    open_in_place(place, mode).map_err(fault("open for writing"))?;
-                let prepared = self.begin_in_place(put, &file);
-                if let (Err(_), Some(bits)) = (&prepared, restore_mode) {
-                    let _ = set_mode(Target::Open(file.as_fd()), bits);
-                }
-                prepared.map(|()| file)
-            }
+            OpenMode::InPlace => self.open_final_name(place, put, mode),
             OpenMode::ContinueInPlace => {
                 let file = place.open(OFlags::WRONLY, Mode::empty()).map_err(fault("open for writing"))?;
                 self.in_place.check(&put.at, &file)?;
@@ -266,6 +239,38 @@ impl Roots {
                 }
             }
         }
+    }
+
+    /// Opens the file under its final name, and empties it.
+    fn open_final_name(
+        &self,
+        place: ResolvedName<'_>,
+        put: &FileWrite,
+        mode: Mode,
+    ) -> Result<OwnedFd, Fault> {
+        reject_short_name(place)?;
+        if !self.keeps_existing && !self.writes_in_order() {
+            let opened = open_in_place(place, mode).map_err(fault("open for writing"))?;
+            let prepared = self.begin_in_place(put, &opened.file);
+            if let (Err(_), Some(bits)) = (&prepared, opened.restore_mode) {
+                let _ = set_mode(Target::Open(opened.file.as_fd()), bits);
+            }
+            return prepared.map(|()| opened.file);
+        }
+        let opened = match place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode) {
+            Err(Errno::EXIST) if self.keeps_existing => {
+                return Err(Fault::new(FaultKind::Other, NO_REPLACEMENT));
+            }
+            // File systems that store objects do not accept ftruncate(2).
+            Err(Errno::EXIST) => place.open(OFlags::WRONLY | OFlags::TRUNC, Mode::empty()),
+            opened => opened,
+        };
+        let file = opened.map_err(fault("open for writing"))?;
+        match self.writes_in_order() {
+            true => verify_file(&file, |metadata| Ok(metadata.links < 2))?,
+            false => self.begin_in_place(put, &file)?,
+        }
+        Ok(file)
     }
 
     fn begin_in_place(&self, put: &FileWrite, file: &OwnedFd) -> Result<(), Fault> {
