@@ -43,7 +43,7 @@ pub fn run(
         true => Vec::new(),
         false => request.mark_sources()?,
     };
-    if request.may_need_order() {
+    if sink.in_order {
         source.mode = ReadMode::Pipeline;
     }
     (source.skip_directory, source.links) = (request.destination_identity(), request.has_links());

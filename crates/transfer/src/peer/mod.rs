@@ -173,6 +173,7 @@ pub fn serve(
             let mut markers = streams.report_failure(transfer.mark_destination())?;
             let (mut site, options) = streams.report_failure(transfer.sink(*is_one_file, placer))?;
             transfer.mark_created(&mut markers);
+            transfer.capabilities.in_order = options.in_order;
             let channel = DataChannel::negotiate(
                 request.offer.as_ref(),
                 data_path,

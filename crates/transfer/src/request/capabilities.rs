@@ -12,7 +12,8 @@ pub struct Capabilities {
     pub hard_links: bool,
     /// ACLs with names of users and groups; otherwise the source sends numbers.
     pub named_acls: bool,
-    /// Data of each file in order only.
+    /// Data of each file in order only; in a request whether the file system may need that, because
+    /// a local destination is not tested before the peer replies.
     pub in_order: bool,
     /// The block size: in a request the one that the user or the sink wants, in a reply the one
     /// that the peer uses.
