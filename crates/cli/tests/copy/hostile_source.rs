@@ -10,7 +10,7 @@ use numaio_mover::extent::Extent;
 use numaio_mover::filter::{Action, Filter, Pattern};
 use numaio_mover::hash::HashKind;
 use numaio_mover::name::Name;
-use numaio_mover::port::{BlockSize, Digest, NameMatching, BLOCK};
+use numaio_mover::port::{Digest, BLOCK};
 use numaio_mover::report::{Report, TransferOutcome};
 use numaio_mover::simulator::{sink_options, Chance};
 use numaio_mover::sink::{RequestedEntries, Sink, SinkOptions};

@@ -173,11 +173,11 @@ pub fn serve(
             let mut markers = streams.report_failure(transfer.mark_destination())?;
             let (mut site, options) = streams.report_failure(transfer.sink(*is_one_file, placer))?;
             transfer.mark_created(&mut markers);
-            transfer.capabilities.in_order = options.in_order;
+            let capabilities = Capabilities { in_order: options.in_order, ..transfer.capabilities };
             let channel = DataChannel::negotiate(
                 request.offer.as_ref(),
                 data_path,
-                (*is_one_file, transfer.capabilities, std::mem::take(&mut site.remarks)),
+                (*is_one_file, capabilities, std::mem::take(&mut site.remarks)),
                 streams,
             )?;
             run_transfer(Sink::new(options), channel.into_port(site, false)?, monitor, (limits, markers))

@@ -153,7 +153,7 @@ impl<'a> SideSetup<'a> {
 
     /// Returns the storage devices, as the source of a transfer reads them in an order.
     pub fn source_storage(&self, order: ReadOrder) -> SourceStorage {
-        let order_of = |is_rotational| match order {
+        let order_of = |is_rotational: bool| match order {
             ReadOrder::PhysicalIfSlow if !is_rotational => ReadOrder::Inode,
             order => order,
         };
