@@ -156,6 +156,10 @@ impl DeviceExpectation {
                 )
             }
             BandwidthDifference::Some => format!("{direction}{together}: {}", self.class_clause()),
+            // A limit is unknown in both directions.
+            BandwidthDifference::Unknown { why: why @ UnknownDifference::LimitUnknown } => {
+                why.clause(&self.limit)
+            }
             BandwidthDifference::Unknown { why } => format!("{direction}: {}", why.clause(&self.limit)),
         }
     }

@@ -7,7 +7,7 @@ use numaio_schema::{DeviceBandwidth, IoEngine, IoRecord, ValueSource};
 
 /// Returns the limit of a device in a direction: I/O measured on its own node (`records` of the
 /// machine, newest first), else the narrowest of its port, its PCI Express link and the links of
-/// the bridges above it.
+/// the bridges above it, on a real machine.
 pub fn device_limit(
     topology: &Topology,
     device: &Device,
@@ -60,8 +60,12 @@ fn measured_limit(record: &IoRecord, device: &Device, direction: Direction) -> O
     placements.into_iter().map(|(_, rate)| rate).filter(|_| is_known).max_by(f64::total_cmp)
 }
 
-/// Returns the narrowest link between a device's medium and its node, with its name.
+/// Returns the narrowest link between a device's medium and its node, with its name. `None` in a
+/// virtual machine: links and ports that a hypervisor presents limit nothing.
 fn narrowest_link(topology: &Topology, device: &Device) -> Option<(f64, String)> {
+    if topology.surroundings.virtual_machine {
+        return None;
+    }
     let port = device.port_bits_per_s.map(|bits| port_limit(bits as f64));
     let bridges = topology.devices.iter().filter(|bridge| {
         bridge.kind == DeviceKind::Bridge && bridge.pci.is_some_and(|pci| device.upstream.contains(&pci))

@@ -185,6 +185,15 @@ fn measured_bandwidth_outranks_the_bound() {
     assert!(found.limit.bytes_per_s().is_some_and(|limit| (limit * 8e-9 - 23.3).abs() < 0.1));
 }
 
+/// A virtio device of a hypervisor reports one lane of 2.5 GT/s.
+#[test]
+fn links_of_a_virtual_machine_limit_nothing() {
+    let mut topology = with(vec![device("eth0", 0, Some(1.0))]);
+    topology.surroundings.virtual_machine = true;
+    let found = expect(&topology, &epyc(), &[], Read, &[]);
+    assert_eq!(found.difference, BandwidthDifference::Unknown { why: UnknownDifference::LimitUnknown });
+}
+
 #[test]
 fn limit_is_measured_on_the_own_node_or_the_narrowest_link() {
     let narrow = PcieLink { gt_per_s: 8.0, lanes: 4, ..PCIE4_X16 };

@@ -71,7 +71,9 @@ fn reasons(target: &PlacementTarget, request: &PlacementRequest) -> Vec<String> 
     let device = &target.device;
     let clauses = target.expected.iter().filter(|of| is_worth_a_line(of));
     let clauses = clauses.map(|of| format!("{device}: {}", of.clause()));
-    std::iter::once(reason(target, request)).chain(clauses).collect()
+    let mut lines: Vec<String> = std::iter::once(reason(target, request)).chain(clauses).collect();
+    lines.dedup();
+    lines
 }
 
 /// Whether an expectation says more than the reason for the best nodes: not without a model.

@@ -24,7 +24,7 @@ pub fn guest_plan_text(plan: &GuestPlan, style: &TextStyle) -> String {
         let best: numaio_machine::set::NodeSet = best.collect();
         let basis = match device.basis {
             Basis::Device { .. } => format!("best nodes by I/O of the device: {best}"),
-            Basis::Model { .. } => format!("best nodes by the model: {best}"),
+            Basis::Model { .. } => format!("best nodes in the model: {best}"),
             Basis::SchedulingFactor { .. } => format!("best nodes by scheduling factor: {best}"),
             Basis::Topology => format!("nearest node by topology: {best}"),
             Basis::Nothing => "all nodes rank equally".to_owned(),
