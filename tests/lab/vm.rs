@@ -9,8 +9,8 @@ use numaio_schema::{GuestBench, GuestsDocument};
 use std::fs;
 use std::path::Path;
 
-/// The guest starts on node 2, the farthest from `eth0` on node 7. Instead of ssh, commands for the
-/// guest run on the host, without the numaio that they expect.
+/// The guest starts on node 2, the farthest from `eth0` on node 7, with memory on two nodes.
+/// Instead of ssh, commands for the guest run on the host, without the numaio that they expect.
 const SCRIPT: &str = r#"
     echo 0 >/proc/sys/kernel/numa_balancing
     ip link set lo up
@@ -52,12 +52,12 @@ fn guest_moves_between_nodes_is_measured_on_each_and_returns() {
         let errors =
             [&text("apply.txt"), &text("bench.err"), &*String::from_utf8_lossy(&output.stderr)].join("\n");
         assert!(output.status.success(), "{errors}");
-        assert_eq!(ram(&folder, "before"), [(2, 24)]);
+        assert_eq!(ram(&folder, "before"), [(0, 8), (2, 16)]);
         assert_eq!(ram(&folder, "applied"), [(7, 24)], "{errors}");
         let applied = text("applied.cpus");
         assert!(applied.contains("CPU 0/TCG 14\n") && applied.contains("CPU 1/TCG 15\n"), "{applied}");
         for name in ["undone", "after"] {
-            assert_eq!(ram(&folder, name), [(2, 24)], "{name}: {errors}");
+            assert_eq!(ram(&folder, name), ram(&folder, "before"), "{name}: {errors}");
             assert_eq!(text(&format!("{name}.cpus")), text("before.cpus"), "{errors}");
         }
         assert!(!text("receipts").contains("vm-"), "{}", text("receipts"));
@@ -74,6 +74,76 @@ fn guest_moves_between_nodes_is_measured_on_each_and_returns() {
             assert!(situation.cells.iter().all(|cell| cell.bytes_per_s.iter().all(|rate| *rate > 0.0)));
         }
         assert!(text("bench.txt").contains("node 7, local"), "{}", text("bench.txt"));
+    });
+}
+
+/// A guest in the control groups of libvirt, which confine it to node 2, and whose worker may use
+/// one CPU. Instead of libvirt, a script sets them as libvirt does.
+const LIBVIRT_SCRIPT: &str = r#"
+    echo 0 >/proc/sys/kernel/numa_balancing
+    group=/sys/fs/cgroup/guest
+    mount -t cgroup2 none /sys/fs/cgroup; echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir $group; echo 4-5 >$group/cpuset.cpus; echo 2 >$group/cpuset.mems
+    (echo 0 >$group/cgroup.procs; exec qemu-system-x86_64 -name guest=web,debug-threads=on -m 24 -smp 2 \
+        -object '{"qom-type":"secret","id":"masterKey0","file":"x"}') & guest=$!
+    sleep 2
+    echo 0-15 >$group/cpuset.cpus
+    for name in 'CPU 0/TCG:vcpu0' 'CPU 1/TCG:vcpu1' worker:emulator qemu-system-x86:emulator; do
+        child=$group/${name#*:}
+        [ -d $child ] || { mkdir $child; echo threaded >$child/cgroup.type; }
+        echo +cpuset >$group/cgroup.subtree_control; echo 4-5 >$child/cpuset.cpus
+        task=$(grep -lx "${name%:*}" /proc/$guest/task/*/comm); task=${task%/comm}; task=${task##*/}
+        echo $task >$child/cgroup.threads; ln -sfn $task /tmp/${name#*:}
+    done
+    taskset -p 10 $(cd /proc/$guest/task; grep -lx worker */comm | sed 's:/comm::')
+    cat >/tmp/virsh <<'END'
+#!/bin/sh
+for argument in "$@"; do
+    case $argument in
+        --cpulist=*) cpus=${argument#*=} ;; --vcpu=*) child=vcpu${argument#*=} ;; --nodeset=*) nodes=${argument#*=} ;;
+    esac
+done
+[ $1 = numatune ] && { echo $nodes >/sys/fs/cgroup/guest/cpuset.mems; exit; }
+: ${child:=emulator}
+echo $cpus >/sys/fs/cgroup/guest/$child/cpuset.cpus
+taskset -pc $cpus $(readlink /tmp/$child)
+END
+    chmod +x /tmp/virsh; export PATH=/tmp:$PATH
+    witness() { cp /proc/$guest/numa_maps /out/$1.maps; grep Mems_allowed_list /proc/$guest/status >/out/$1.nodes
+        for task in /proc/$guest/task/*; do
+            echo "$(cat $task/comm) $(sed -n 's/^Cpus_allowed_list:\t//p' $task/status)"; done | sort >/out/$1.cpus; }
+    witness before
+    numaio vm apply web --near eth0 2>/out/apply.txt; witness applied
+    numaio undo; witness undone
+    kill $guest"#;
+
+#[test]
+fn confined_guest_of_libvirt_moves_and_returns() {
+    let test = "confined_guest_of_libvirt_moves_and_returns";
+    measure(test, |lab| {
+        let folder = Folder::new("vm-libvirt");
+        let program = folder.0.join("qemu-system-x86_64");
+        if !lab.build(test, "guest.c", &program) {
+            return;
+        }
+        let add = program.to_string_lossy().into_owned();
+        let output =
+            lab.run_with_options(&["--add", &add], "amd-dl585-g7", &folder.0, &["sh", "-c", LIBVIRT_SCRIPT]);
+        let text = |name: &str| fs::read_to_string(folder.0.join(name)).unwrap_or_default();
+        let errors = [&text("apply.txt"), &*String::from_utf8_lossy(&output.stderr)].join("\n");
+        assert!(output.status.success(), "{errors}");
+        let cpus = |vcpu0: &str, vcpu1: &str, worker: &str, main: &str| {
+            format!("CPU 0/TCG {vcpu0}\nCPU 1/TCG {vcpu1}\nqemu-system-x86 {main}\nworker {worker}\n")
+        };
+        for (name, node, expected) in [
+            ("before", 2, cpus("4-5", "4-5", "4", "4-5")),
+            ("applied", 7, cpus("14", "15", "14-15", "14-15")),
+            ("undone", 2, cpus("4-5", "4-5", "4", "4-5")),
+        ] {
+            assert_eq!(text(&format!("{name}.nodes")), format!("Mems_allowed_list:\t{node}\n"), "{errors}");
+            assert_eq!(ram(&folder, name), [(node, 24)], "{name}: {errors}");
+            assert_eq!(text(&format!("{name}.cpus")), expected, "{name}: {errors}");
+        }
     });
 }
 

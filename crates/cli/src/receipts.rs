@@ -5,11 +5,12 @@ use crate::machine::{now, Machine};
 use crate::options::Common;
 use crate::{failure, output, store};
 use numaio_linux::user_files::{self, Durable};
-use numaio_linux::Kernel;
+use numaio_linux::{interrupt, Kernel};
 use numaio_machine::control::{boot_id, Change, ControlError};
 use numaio_machine::devices::{interrupt_names, Device};
 use numaio_machine::discover::discover;
 use numaio_machine::topology::Topology;
+use numaio_machine::units::format_size;
 use numaio_place::{ApplyError, ReassignedIrq, RelocationReport};
 use numaio_schema::{AppliedChange, Receipt};
 use std::fs::{File, TryLockError};
@@ -288,7 +289,18 @@ fn is_before_boot(receipt: &Receipt, kernel: &Kernel) -> bool {
 pub fn undo_by_id(common: &Common, kernel: &Kernel, id: &str) -> Result<(), Failure> {
     let _lock = lock(common);
     let all = all(common, kernel)?;
-    all.iter().rfind(|stored| stored.id == id).map_or(Ok(()), |stored| undo(kernel, stored, &all).map(drop))
+    let Some(stored) = all.iter().rfind(|stored| stored.id == id) else { return Ok(()) };
+    if let UndoOutcome::Done { report, .. } = undo(kernel, stored, &all)? {
+        remark_left(common, &report);
+    }
+    Ok(())
+}
+
+/// Reports memory that stayed where it was, by reason.
+pub fn remark_left(common: &Common, report: &RelocationReport) {
+    for (why, bytes) in &report.left {
+        output::remark(common, &format!("{} of memory stayed: {why}", format_size(*bytes)));
+    }
 }
 
 /// The result of [`undo`].
@@ -299,6 +311,8 @@ pub enum UndoOutcome {
         settings: usize,
         /// Interrupts that now belong to another device, and were left alone.
         reassigned: Vec<ReassignedIrq>,
+        /// Memory that stayed where it was.
+        report: RelocationReport,
     },
     /// The machine was rebooted since, which reverted the changes.
     Rebooted,
@@ -339,7 +353,8 @@ pub fn undo(
         }
         let (receipt, reassigned) = numaio_place::without_reassigned(kernel, stored.receipt.clone());
         let settings = receipt.applied.len();
-        let unrestored = numaio_place::undo(kernel, &machine, receipt).map_err(Failure::new)?;
+        let undo = || numaio_place::undo(kernel, &machine, receipt);
+        let (unrestored, report) = interrupt::defer(undo).map_err(Failure::new)?;
         if let Some(first) = unrestored.first() {
             let more = match unrestored.len() - 1 {
                 0 => String::new(),
@@ -348,7 +363,7 @@ pub fn undo(
             return Err(Failure::new(format!("cannot restore: {}{more}", first.change))
                 .hint("run as root; if the device or its driver was removed, run numaio undo --forget ID"));
         }
-        UndoOutcome::Done { settings, reassigned }
+        UndoOutcome::Done { settings, reassigned, report }
     };
     user_files::remove_file(&stored.path).map_err(|error| Failure::file(&stored.path, error))?;
     Ok(outcome)

@@ -114,8 +114,8 @@ impl TemporaryChange<'_> {
     fn end(&mut self) {
         let Some(receipt) = self.receipt.take() else { return };
         match numaio_place::undo(self.machine, &self.fingerprint, receipt) {
-            Ok(unrestored) if unrestored.is_empty() => drop(remove_file(&self.path)),
-            Ok(unrestored) => {
+            Ok((unrestored, _)) if unrestored.is_empty() => drop(remove_file(&self.path)),
+            Ok((unrestored, _)) => {
                 output::remark(self.common, &format!("cannot restore: {unrestored:?}"));
             }
             Err(error) => output::remark(self.common, &error.to_string()),

@@ -1,7 +1,7 @@
 //! Changes of kernel settings.
 
-use crate::{ethtool, guest_control, hot_pages, relocation, Root};
-use numaio_machine::control::{Change, ControlError, PageMove};
+use crate::{ethtool, guest_control, hot_pages, Root};
+use numaio_machine::control::{Change, ControlError};
 use numaio_machine::ids::CpuId;
 use numaio_machine::prefetch::{registers_path, PrefetchRegister};
 use numaio_machine::sysfs::{ReadErrorKind, SysfsExt};
@@ -37,18 +37,18 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
         Change::Prefetchers { cpu, disabled } => set_prefetchers(root, *cpu, *disabled),
         Change::ReceiveTable { interface, queues } => set_receive_table(change, interface, queues),
         Change::ThreadAffinity { .. }
-        | Change::ProcessNodes { .. }
         | Change::LibvirtPin { .. }
+        | Change::LibvirtNodes { .. }
         | Change::VirtualFunctions { .. } => guest_control::apply(root, change),
         Change::IrqAffinity { .. }
         | Change::RpsCpus { .. }
         | Change::RpsFlows { .. }
         | Change::XpsCpus { .. }
         | Change::SockFlowEntries { .. } => apply_steering(root, change),
-        Change::ProcessPages(wanted) => {
-            let report = relocation::move_pages(root, wanted)?;
-            Ok(Change::ProcessPages(PageMove { runs: report.previous, ..*wanted }))
-        }
+        Change::ProcessPages(_) => Err(ControlError::Refused {
+            what: change.to_string(),
+            why: "not a setting: Control::move_pages moves pages".to_owned(),
+        }),
         Change::AccessMonitor(monitor) => hot_pages::damon::apply(root, monitor),
     }
 }

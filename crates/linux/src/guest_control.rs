@@ -1,13 +1,13 @@
-//! Changes of running guests: affinity of threads, nodes of pages, pins of libvirt, and virtual
-//! functions of network cards.
+//! Changes of running guests: affinity of threads, pins and nodes of libvirt, and virtual functions
+//! of network cards.
 
 use crate::affinity::Mask;
 use crate::{tool, Root};
 use numaio_machine::control::{Change, ControlError, LibvirtThread};
 use numaio_machine::devices::PciAddress;
-use numaio_machine::guests::{role, Hypervisor, ThreadRole};
 use numaio_machine::probe::{ProbeError, ToolExit};
 use numaio_machine::process;
+use numaio_machine::programs::parse_status;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::sysfs::SysfsExt;
 use numaio_machine::workload::{ToolProcess, ToolWorkload};
@@ -23,34 +23,21 @@ pub(crate) fn apply(root: &Root, change: &Change) -> Result<Change, ControlError
     match change {
         Change::ThreadAffinity { pid, tid, start_time, cpus } => {
             let thread = RunningThread { root, pid: *pid, tid: *tid, start_time: *start_time, what: &what };
-            let before = thread
-                .change_cpus(cpus, &|| Mask::of(cpus).apply_to(*tid).map_err(|error| thread.error(&error)))?;
+            let pin = |cpus: &CpuSet| Mask::of(cpus).apply_to(*tid).map_err(|error| thread.error(&error));
+            let before = thread.change_cpus(cpus, &pin)?;
             Ok(Change::ThreadAffinity { pid: *pid, tid: *tid, start_time: *start_time, cpus: before })
         }
         Change::LibvirtPin { domain, thread: name, pid, tid, start_time, cpus } => {
             let thread = RunningThread { root, pid: *pid, tid: *tid, start_time: *start_time, what: &what };
-            let followers = match name {
-                LibvirtThread::Emulator => thread.followers()?,
-                LibvirtThread::Vcpu { .. } | LibvirtThread::IoThread { .. } => Vec::new(),
-            };
-            let before = thread.change_cpus(cpus, &|| virsh_pin(&what, domain, *name, cpus))?;
-            if let Err(error) = thread.pin_followers(&followers, cpus) {
-                let _ = thread.pin_followers(&followers, &before);
-                let _ = virsh_pin(&what, domain, *name, &before);
-                return Err(error);
-            }
+            let before = thread.change_cpus(cpus, &|cpus| virsh_pin(&what, domain, *name, cpus))?;
             let (domain, thread) = (domain.clone(), *name);
             let (pid, tid, start_time) = (*pid, *tid, *start_time);
             Ok(Change::LibvirtPin { domain, thread, pid, tid, start_time, cpus: before })
         }
-        Change::ProcessNodes { pid, start_time, from, to } => {
-            migrate(root, *pid, *start_time, from, to, &what)?;
-            Ok(Change::ProcessNodes {
-                pid: *pid,
-                start_time: *start_time,
-                from: to.clone(),
-                to: from.clone(),
-            })
+        Change::LibvirtNodes { domain, pid, start_time, nodes } => {
+            let before = set_libvirt_nodes(root, &what, domain, (*pid, *start_time), nodes)?;
+            let (domain, pid, start_time) = (domain.clone(), *pid, *start_time);
+            Ok(Change::LibvirtNodes { domain, pid, start_time, nodes: before })
         }
         Change::VirtualFunctions { function, count } => set_functions(root, *function, *count, &what),
         _ => Err(ControlError::Refused { what, why: "not a change of a guest".to_owned() }),
@@ -93,52 +80,22 @@ impl RunningThread<'_> {
     fn change_cpus(
         &self,
         cpus: &CpuSet,
-        change: &dyn Fn() -> Result<(), ControlError>,
+        change: &dyn Fn(&CpuSet) -> Result<(), ControlError>,
     ) -> Result<CpuSet, ControlError> {
         let before = self.cpus()?;
         if cpus.is_empty() {
             return Err(refused(self.what, "no CPU"));
         }
-        change()?;
+        change(cpus)?;
         let after = self.cpus()?;
         if after != *cpus && after != cpus.difference(&offline_cpus(self.root)) {
-            let _ = Mask::of(&before).apply_to(self.tid);
+            let _ = change(&before);
             return Err(refused(
                 self.what,
                 format!("the kernel set CPUs {after} instead; its cpuset may not allow the others"),
             ));
         }
         Ok(before)
-    }
-
-    /// Returns the other threads of QEMU itself that share the CPUs of this main thread. Without
-    /// control groups, libvirt pins the main thread alone.
-    fn followers(&self) -> Result<Vec<u32>, ControlError> {
-        let before = self.cpus()?;
-        let is_service =
-            |name: &str| matches!(role(Hypervisor::Qemu, name), ThreadRole::Emulator | ThreadRole::Vhost);
-        let process = process::threads(self.root, self.pid).map_err(|_| self.ended())?;
-        let others = process.threads.into_iter().filter(|thread| {
-            thread.tid != self.tid && is_service(&thread.name) && thread.allowed.as_ref() == Some(&before)
-        });
-        Ok(others.map(|thread| thread.tid).collect())
-    }
-
-    /// Pins other threads of the process to CPUs, unless libvirt has done so. Those that have ended
-    /// are omitted.
-    fn pin_followers(&self, followers: &[u32], cpus: &CpuSet) -> Result<(), ControlError> {
-        let online = cpus.difference(&offline_cpus(self.root));
-        let is_elsewhere = |tid: &&u32| {
-            let found = process::allowed_cpus(self.root, self.pid, **tid);
-            found.is_some_and(|found| found != *cpus && found != online)
-        };
-        for tid in followers.iter().filter(is_elsewhere) {
-            match Mask::of(cpus).apply_to(*tid) {
-                Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(self.error(&error)),
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     fn error(&self, error: &io::Error) -> ControlError {
@@ -167,7 +124,39 @@ fn virsh_pin(what: &str, domain: &str, thread: LibvirtThread, cpus: &CpuSet) -> 
         LibvirtThread::Emulator => vec!["emulatorpin".to_owned()],
         LibvirtThread::IoThread { number } => vec!["iothreadpin".to_owned(), format!("--iothread={number}")],
     };
-    args.extend([format!("--domain={domain}"), format!("--cpulist={cpus}"), "--live".to_owned()]);
+    args.push(format!("--cpulist={cpus}"));
+    virsh(what, domain, args)
+}
+
+/// Confines a guest to nodes by virsh(1), and returns the previous ones.
+fn set_libvirt_nodes(
+    root: &Root,
+    what: &str,
+    domain: &str,
+    (pid, start_time): (u32, u64),
+    nodes: &NodeSet,
+) -> Result<NodeSet, ControlError> {
+    let allowed = || {
+        let status = root.optional(&format!("/proc/{pid}/status"));
+        let found = status.and_then(|status| parse_status(&status).nodes_allowed);
+        let is_running = process::start_time(root, pid) == Some(start_time);
+        found.filter(|_| is_running).ok_or_else(|| ControlError::Ended { what: what.to_owned() })
+    };
+    let confine =
+        |nodes: &NodeSet| virsh(what, domain, vec!["numatune".to_owned(), format!("--nodeset={nodes}")]);
+    let before = allowed()?;
+    confine(nodes)?;
+    let after = allowed()?;
+    if after != *nodes {
+        let _ = confine(&before);
+        return Err(refused(what, format!("the kernel allows memory on nodes {after} instead")));
+    }
+    Ok(before)
+}
+
+/// Runs virsh(1) for a running domain.
+fn virsh(what: &str, domain: &str, mut args: Vec<String>) -> Result<(), ControlError> {
+    args.extend([format!("--domain={domain}"), "--live".to_owned()]);
     let processes = vec![ToolProcess { args, cpus: CpuSet::new(), memory: None }];
     let workload =
         ToolWorkload { program: "virsh".into(), processes, time_limit_ms: VIRSH_LIMIT_MS, peer: None };
@@ -187,52 +176,6 @@ fn virsh_pin(what: &str, domain: &str, thread: LibvirtThread, cpus: &CpuSet) -> 
                 false => refused(what, message),
             })
         }
-    }
-}
-
-/// Words of a mask of nodes: Linux allows 1,024.
-const NODE_WORDS: usize = 1024 / 64;
-
-fn node_mask(nodes: &NodeSet) -> [u64; NODE_WORDS] {
-    let mut mask = [0; NODE_WORDS];
-    for node in nodes.iter() {
-        if let Some(word) = mask.get_mut(node.0 as usize / 64) {
-            *word |= 1 << (node.0 % 64);
-        }
-    }
-    mask
-}
-
-/// Moves the pages of a process (migrate_pages(2)). Pages that the kernel cannot move stay, which
-/// is not an error: the caller reads where they are.
-fn migrate(
-    root: &Root,
-    pid: u32,
-    start_time: u64,
-    from: &NodeSet,
-    to: &NodeSet,
-    what: &str,
-) -> Result<(), ControlError> {
-    let ended = || ControlError::Ended { what: what.to_owned() };
-    let is_running = || process::start_time(root, pid) == Some(start_time);
-    if !is_running() {
-        return Err(ended());
-    }
-    let (old, new) = (node_mask(from), node_mask(to));
-    // One more than the bits, since the kernel reads one less.
-    let bits = NODE_WORDS * 64 + 1;
-    // SAFETY: both masks hold `bits - 1` bits and live through the call.
-    let result = unsafe { libc::syscall(libc::SYS_migrate_pages, pid, bits, old.as_ptr(), new.as_ptr()) };
-    if result >= 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::ESRCH) => Err(ended()),
-        Some(libc::EPERM) => Err(ControlError::Denied { what: what.to_owned(), why: error.to_string() }),
-        Some(libc::ENOSYS) => Err(refused(what, "this kernel has no NUMA page migration")),
-        _ if !is_running() => Err(ended()),
-        _ => Err(refused(what, error)),
     }
 }
 
@@ -271,7 +214,7 @@ fn set_functions(root: &Root, function: PciAddress, count: u32, what: &str) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_machine::ids::{CpuId, NodeId};
+    use numaio_machine::ids::CpuId;
     use std::fs;
     use std::process::{Child, Command, Stdio};
 
@@ -326,25 +269,7 @@ mod tests {
         let before = process::allowed_cpus(&root, pid, pid);
         let other = Change::ThreadAffinity { pid, tid, start_time: start_time + 1, cpus };
         assert!(matches!(apply(&root, &other), Err(ControlError::Ended { .. })));
-        let (from, to) = (NodeSet::one(NodeId(0)), NodeSet::one(NodeId(0)));
-        let pages = Change::ProcessNodes { pid, start_time: start_time + 1, from, to };
-        assert!(matches!(apply(&root, &pages), Err(ControlError::Ended { .. })));
         assert_eq!(process::allowed_cpus(&root, pid, pid), before);
-    }
-
-    #[test]
-    fn moving_pages_to_their_own_node_changes_nothing() {
-        let root = Root::live().expect("a root");
-        let child = Waiting::start();
-        let pid = child.0.id();
-        let start_time = process::start_time(&root, pid).expect("it runs");
-        let node = NodeSet::one(NodeId(0));
-        let change = Change::ProcessNodes { pid, start_time, from: node.clone(), to: node };
-        match apply(&root, &change) {
-            Ok(inverse) => assert_eq!(inverse, change),
-            // A sandbox, or a kernel without NUMA.
-            Err(error) => assert!(!matches!(error, ControlError::Ended { .. }), "{error}"),
-        }
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 static HUNG_UP: AtomicBool = AtomicBool::new(false);
+/// Whether a requested stop waits for the end of [`defer`].
+static DEFERRED: AtomicBool = AtomicBool::new(false);
 /// Time of the first signal in milliseconds of the monotonic clock; 0 if none.
 static FIRST_SIGNAL_MS: AtomicU64 = AtomicU64::new(0);
 
@@ -78,7 +80,15 @@ pub fn hung_up() -> bool {
 
 /// Returns whether a stop was requested.
 pub fn interrupted() -> bool {
-    REQUESTED.load(Ordering::Relaxed)
+    REQUESTED.load(Ordering::Relaxed) && !DEFERRED.load(Ordering::Relaxed)
+}
+
+/// Runs work that a requested stop must not cut short: meanwhile [`interrupted`] is false.
+pub fn defer<T>(work: impl FnOnce() -> T) -> T {
+    DEFERRED.store(true, Ordering::Relaxed);
+    let result = work();
+    DEFERRED.store(false, Ordering::Relaxed);
+    result
 }
 
 /// Requests a stop, like a signal.

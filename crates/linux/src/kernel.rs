@@ -4,7 +4,7 @@ use crate::hot_pages::IdlePages;
 use crate::io::tcp::Peer;
 use crate::refusal::refused;
 use crate::{control, counted, cuda, hot_pages, locate, mmio, probe, program, relocation, tool, Root};
-use numaio_machine::control::{Change, Control, ControlError, MovePages, PageMove, PageMoveReport, PageRun};
+use numaio_machine::control::{Change, Control, ControlError, PageMove, PageMoveReport, PageRun};
 use numaio_machine::hot_pages::{AccessMonitorKind, AccessedRange, MonitoredProcess};
 use numaio_machine::ids::CpuId;
 use numaio_machine::locate::{Locate, LocateAnswer, LocateError, LocateQuery};
@@ -194,9 +194,6 @@ impl Control for Kernel {
     fn apply(&self, change: &Change) -> Result<Change, ControlError> {
         control::apply(&self.root, change)
     }
-}
-
-impl MovePages for Kernel {
     fn page_runs(&self, pid: u32, ranges: &[Range<u64>]) -> Result<Vec<PageRun>, ControlError> {
         relocation::page_runs(pid, ranges)
     }

@@ -17,8 +17,11 @@ const CHUNK: usize = 4096;
 /// Pages per call after a rejected page: the kernel stops at the first batch with one.
 const RETRY_CHUNK: usize = 32;
 
-/// Maximum number of page addresses to examine in one process: 256 GiB of 4 KiB pages.
-const MAX_PAGES: u64 = 1 << 26;
+/// Maximum number of page addresses to examine in one process: 1 TiB of 4 KiB pages.
+const MAX_PAGES: u64 = 1 << 28;
+
+/// Maximum number of runs of pages in one process: a receipt has all of them.
+const MAX_RUNS: usize = 1 << 20;
 
 /// Time for which busy pages are tried again, and the pause before each attempt.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
@@ -26,6 +29,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Moves only pages that no other process maps (include/uapi/linux/mempolicy.h).
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
+/// Moves pages that other processes map, too; needs `CAP_SYS_NICE`.
+const MPOL_MF_MOVE_ALL: libc::c_int = 1 << 2;
 
 /// Status of a page that the kernel did not write.
 const UNKNOWN: i32 = i32::MIN;
@@ -43,9 +48,9 @@ pub fn page_runs(pid: u32, ranges: &[Range<u64>]) -> Result<Vec<PageRun>, Contro
     let page = page_bytes() as u64;
     let what = || format!("locate the pages of process {pid}");
     let count: u64 = ranges.iter().map(|range| range.end.saturating_sub(range.start) / page).sum();
+    let too_many = |why: String| ControlError::Refused { what: what(), why };
     if count > MAX_PAGES {
-        let why = format!("it maps {count} pages, and at most {MAX_PAGES} are examined");
-        return Err(ControlError::Refused { what: what(), why });
+        return Err(too_many(format!("it maps {count} pages, and at most {MAX_PAGES} are examined")));
     }
     let mut runs = Vec::new();
     for range in ranges {
@@ -58,6 +63,9 @@ pub fn page_runs(pid: u32, ranges: &[Range<u64>]) -> Result<Vec<PageRun>, Contro
                 if let Ok(node) = u32::try_from(state) {
                     push(&mut runs, PageRun { start: *address, bytes: page, node: NodeId(node) });
                 }
+            }
+            if runs.len() > MAX_RUNS {
+                return Err(too_many(format!("its nodes alternate more than {MAX_RUNS} times")));
             }
             next = end;
         }
@@ -88,7 +96,6 @@ pub fn move_pages(root: &Root, wanted: &PageMove) -> Result<PageMoveReport, Cont
         move_once(root, &again, &mut report, &mut busy)?;
     }
     leave(&mut report, PageRefusal::Busy, busy.iter().map(|run| run.bytes).sum());
-    report.previous.sort_by_key(|run| run.start);
     Ok(report)
 }
 
@@ -115,10 +122,11 @@ fn move_once(
                 report.process_ended = true;
                 return Ok(());
             }
-            let Err(error) = move_chunk(wanted.pid, run.node, &addresses, report, busy) else {
+            let target = Target { pid: wanted.pid, node: run.node, shared: wanted.shared };
+            let Err(error) = move_chunk(target, &addresses, report, busy) else {
                 continue;
             };
-            if report.previous.is_empty() {
+            if report.moved_bytes == 0 {
                 let what = format!("move memory of process {} to node {}", wanted.pid, run.node);
                 return Err(refused(&what, &error));
             }
@@ -135,14 +143,22 @@ fn leave(report: &mut PageMoveReport, why: PageRefusal, bytes: u64) {
     }
 }
 
-/// Moves one chunk of pages, and adds the result to the report and to the busy pages.
-fn move_chunk(
+/// The process whose pages are moved, and where to.
+#[derive(Clone, Copy)]
+struct Target {
     pid: u32,
     node: NodeId,
+    shared: bool,
+}
+
+/// Moves one chunk of pages, and adds the result to the report and to the busy pages.
+fn move_chunk(
+    target: Target,
     addresses: &[u64],
     report: &mut PageMoveReport,
     busy: &mut Vec<PageRun>,
 ) -> io::Result<()> {
+    let Target { pid, node, .. } = target;
     let page = page_bytes() as u64;
     let ended = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
     let before = match page_states(pid, addresses) {
@@ -155,13 +171,12 @@ fn move_chunk(
     let is_elsewhere = |state: i32| u32::try_from(state).is_ok_and(|on| on != node.0);
     let absent = before.iter().filter(|state| **state < 0).count();
     leave(report, PageRefusal::Absent, absent as u64 * page);
-    let elsewhere: Vec<(u64, i32)> =
-        addresses.iter().copied().zip(before).filter(|(_, state)| is_elsewhere(*state)).collect();
-    if elsewhere.is_empty() {
+    let elsewhere = addresses.iter().zip(before).filter(|(_, state)| is_elsewhere(*state));
+    let pages: Vec<u64> = elsewhere.map(|(address, _)| *address).collect();
+    if pages.is_empty() {
         return Ok(());
     }
-    let pages: Vec<u64> = elsewhere.iter().map(|(address, _)| *address).collect();
-    let attempt = match attempt_move(pid, node, &pages) {
+    let attempt = match attempt_move(target, &pages) {
         Err(error) if ended(&error) => {
             report.process_ended = true;
             return Ok(());
@@ -169,11 +184,9 @@ fn move_chunk(
         attempt => attempt?,
     };
     let after = page_states(pid, &pages).unwrap_or_else(|_| vec![UNKNOWN; pages.len()]);
-    for (index, (address, from)) in elsewhere.into_iter().enumerate() {
+    for (index, address) in pages.into_iter().enumerate() {
         if after.get(index).is_some_and(|state| u32::try_from(*state) == Ok(node.0)) {
             report.moved_bytes += page;
-            let from = NodeId(u32::try_from(from).unwrap_or(node.0));
-            push(&mut report.previous, PageRun { start: address, bytes: page, node: from });
         } else {
             let state = attempt.states.get(index).copied().unwrap_or(UNKNOWN);
             match refusal(state, attempt.no_memory) {
@@ -192,13 +205,13 @@ struct Attempt {
 }
 
 /// Moves pages, at first all together. If the kernel stops at a batch, in small batches.
-fn attempt_move(pid: u32, node: NodeId, pages: &[u64]) -> io::Result<Attempt> {
+fn attempt_move(target: Target, pages: &[u64]) -> io::Result<Attempt> {
     let mut states = vec![UNKNOWN; pages.len()];
-    let is_complete = request(pid, node, pages, &mut states)?;
+    let is_complete = request(target, pages, &mut states)?;
     let mut no_memory = is_complete == MoveCall::NoMemory;
     if is_complete == MoveCall::Stopped {
         for (pages, states) in pages.chunks(RETRY_CHUNK).zip(states.chunks_mut(RETRY_CHUNK)) {
-            if states.contains(&UNKNOWN) && request(pid, node, pages, states)? == MoveCall::NoMemory {
+            if states.contains(&UNKNOWN) && request(target, pages, states)? == MoveCall::NoMemory {
                 no_memory = true;
                 break;
             }
@@ -219,34 +232,45 @@ enum MoveCall {
 }
 
 /// Calls move_pages(2) with one target node; writes the states that the kernel reports.
-fn request(pid: u32, node: NodeId, pages: &[u64], states: &mut [i32]) -> io::Result<MoveCall> {
-    let nodes = vec![i32::try_from(node.0).unwrap_or(i32::MAX); pages.len()];
+fn request(target: Target, pages: &[u64], states: &mut [i32]) -> io::Result<MoveCall> {
+    let nodes = vec![i32::try_from(target.node.0).unwrap_or(i32::MAX); pages.len()];
     let count = pages.len().min(states.len());
-    // SAFETY: the arrays have at least `count` elements and live through the call. The addresses
-    // are of another process: the kernel checks them, and moves pages without changing contents.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_move_pages,
-            pid,
-            count,
-            pages.as_ptr(),
-            nodes.as_ptr(),
-            states.as_mut_ptr(),
-            MPOL_MF_MOVE,
-        )
+    let mut call = |flags: libc::c_int| {
+        // SAFETY: the arrays have at least `count` elements and live through the call. The
+        // addresses are of another process: the kernel checks them, and moves pages without
+        // changing contents.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_move_pages,
+                target.pid,
+                count,
+                pages.as_ptr(),
+                nodes.as_ptr(),
+                states.as_mut_ptr(),
+                flags,
+            )
+        };
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(result)
+        }
     };
-    if result == 0 {
-        return Ok(MoveCall::Complete);
-    }
-    if result > 0 {
-        return Ok(MoveCall::Stopped);
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::ENOMEM) => Ok(MoveCall::NoMemory),
-        // Before Linux 4.17: no page needed to be moved.
-        Some(libc::ENOENT) => Ok(MoveCall::Complete),
-        _ => Err(error),
+    let result = match target.shared.then(|| call(MPOL_MF_MOVE_ALL)) {
+        Some(Err(error)) if error.raw_os_error() != Some(libc::EPERM) => Err(error),
+        Some(Ok(result)) => Ok(result),
+        // Without the capability, pages that no other process maps can be moved.
+        None | Some(Err(_)) => call(MPOL_MF_MOVE),
+    };
+    match result {
+        Ok(0) => Ok(MoveCall::Complete),
+        Ok(_) => Ok(MoveCall::Stopped),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOMEM) => Ok(MoveCall::NoMemory),
+            // Before Linux 4.17: no page needed to be moved.
+            Some(libc::ENOENT) => Ok(MoveCall::Complete),
+            _ => Err(error),
+        },
     }
 }
 
@@ -284,11 +308,11 @@ mod tests {
             }
         };
         assert_eq!(runs.iter().map(|run| run.bytes).sum::<u64>(), range.end - range.start);
-        let wanted = PageMove { pid, start_time, runs };
+        let wanted = PageMove { pid, start_time, shared: true, runs };
         let report = move_pages(&root, &wanted).expect("allowed");
         assert_eq!((report.moved_bytes, report.process_ended), (0, false), "all are there already");
         let ended = move_pages(&root, &PageMove { start_time: start_time + 1, ..wanted }).expect("no error");
-        assert!(ended.process_ended && ended.previous.is_empty());
+        assert!(ended.process_ended && ended.moved_bytes == 0);
         assert_eq!(memory.iter().map(|byte| usize::from(*byte)).sum::<usize>(), memory.len());
     }
 

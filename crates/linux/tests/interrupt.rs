@@ -65,4 +65,5 @@ fn signal_ends_long_copy_and_chase() {
     let sampling = Sampling::Repetitions { count: 10_000 };
     let again = kernel.copy(&CopyWorkload { sampling, bytes_per_thread: 4 << 20, ..copy });
     assert_eq!(again, Err(ProbeError::Interrupted));
+    assert!(!interrupt::defer(interrupt::interrupted) && interrupt::interrupted());
 }

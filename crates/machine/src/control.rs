@@ -11,10 +11,29 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-/// A machine whose settings can be changed.
+/// A machine whose settings can be changed, and on which pages of other processes can be moved.
 pub trait Control {
     /// Applies one change and returns the inverse change.
+    ///
+    /// # Errors
+    /// [`ControlError`]. [`Change::ProcessPages`] is refused: [`Self::move_pages`] applies it.
     fn apply(&self, change: &Change) -> Result<Change, ControlError>;
+
+    /// Returns the nodes of the present pages within address ranges of a process.
+    ///
+    /// # Errors
+    /// The process ended, or permission is missing; or the pages are too many, or in too many runs.
+    fn page_runs(&self, _pid: u32, _ranges: &[Range<u64>]) -> Result<Vec<PageRun>, ControlError> {
+        Err(ControlError::Frozen)
+    }
+
+    /// Moves pages as far as possible. Pages that cannot be moved stay, and are reported.
+    ///
+    /// # Errors
+    /// Permission is missing, or the kernel rejects all pages. An ended process is reported.
+    fn move_pages(&self, _wanted: &PageMove) -> Result<PageMoveReport, ControlError> {
+        Err(ControlError::Frozen)
+    }
 }
 
 /// A change of one machine setting.
@@ -108,18 +127,6 @@ pub enum Change {
         /// The CPUs; not empty.
         cpus: CpuSet,
     },
-    /// Nodes that hold the pages of a process (migrate_pages(2)). The inverse also moves pages that
-    /// were on the new nodes before.
-    ProcessNodes {
-        /// Process id.
-        pid: u32,
-        /// Start time of the process in clock ticks since boot, which identifies it.
-        start_time: u64,
-        /// Nodes to move from.
-        from: NodeSet,
-        /// Nodes to move to.
-        to: NodeSet,
-    },
     /// CPUs of a thread of a guest that libvirt owns, set by virsh(1), so that libvirt records
     /// them.
     LibvirtPin {
@@ -136,6 +143,18 @@ pub enum Change {
         /// The CPUs; not empty.
         cpus: CpuSet,
     },
+    /// Nodes on which a guest that libvirt confines to nodes may allocate memory, set by virsh(1).
+    /// The kernel then moves the guest's pages and the nodes of its memory policies.
+    LibvirtNodes {
+        /// Name of the domain.
+        domain: String,
+        /// Process id of its hypervisor.
+        pid: u32,
+        /// Start time of the process in clock ticks since boot, which identifies it.
+        start_time: u64,
+        /// The nodes; not empty.
+        nodes: NodeSet,
+    },
     /// Number of enabled virtual functions (`Documentation/PCI/pci-iov-howto.rst`).
     VirtualFunctions {
         /// The physical function.
@@ -143,7 +162,7 @@ pub enum Change {
         /// Enabled virtual functions; 0 removes all.
         count: u32,
     },
-    /// Nodes of a process's private pages (move_pages(2)). Without effect after its end.
+    /// Nodes of a process's pages (move_pages(2)). Without effect after its end.
     ProcessPages(PageMove),
     /// Monitors of DAMON for the memory of processes, which are the only ones of the machine.
     /// Switching off leaves monitors of other programs alone.
@@ -202,6 +221,8 @@ pub struct PageMove {
     pub pid: u32,
     /// Start time of the process in clock ticks since boot, because ids are reused.
     pub start_time: u64,
+    /// Whether pages that other processes map too are moved, as far as permitted.
+    pub shared: bool,
     /// The pages, by ascending address.
     pub runs: Vec<PageRun>,
 }
@@ -225,21 +246,6 @@ impl PageMove {
     }
 }
 
-/// A machine on which pages of other processes can be located and moved.
-pub trait MovePages {
-    /// Returns the nodes of the present pages within address ranges of a process.
-    ///
-    /// # Errors
-    /// The process ended, or permission is missing.
-    fn page_runs(&self, pid: u32, ranges: &[Range<u64>]) -> Result<Vec<PageRun>, ControlError>;
-
-    /// Moves pages as far as possible. Pages that cannot be moved stay, and are reported.
-    ///
-    /// # Errors
-    /// Permission is missing, or the kernel rejects all pages. An ended process is reported.
-    fn move_pages(&self, wanted: &PageMove) -> Result<PageMoveReport, ControlError>;
-}
-
 /// The result of moving pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageMoveReport {
@@ -247,8 +253,6 @@ pub struct PageMoveReport {
     pub moved_bytes: u64,
     /// Bytes that stayed, by reason.
     pub left: BTreeMap<PageRefusal, u64>,
-    /// The nodes of the moved pages before.
-    pub previous: Vec<PageRun>,
     /// Whether the process ended before or during the move.
     pub process_ended: bool,
 }
@@ -286,6 +290,11 @@ impl fmt::Display for PageRefusal {
 }
 
 impl Change {
+    /// Returns whether libvirt makes it, which confines the threads and pages of a guest.
+    pub fn is_of_libvirt(&self) -> bool {
+        matches!(self, Self::LibvirtPin { .. } | Self::LibvirtNodes { .. })
+    }
+
     /// Returns whether both change the same setting, regardless of the value.
     pub fn is_same_setting(&self, other: &Self) -> bool {
         match (self, other) {
@@ -303,8 +312,8 @@ impl Change {
                 | Self::LibvirtPin { tid: other, start_time: since, .. },
             ) => (tid, start_time) == (other, since),
             (
-                Self::ProcessNodes { pid, start_time, .. },
-                Self::ProcessNodes { pid: other, start_time: since, .. },
+                Self::LibvirtNodes { pid, start_time, .. },
+                Self::LibvirtNodes { pid: other, start_time: since, .. },
             ) => (pid, start_time) == (other, since),
             (Self::VirtualFunctions { function, .. }, Self::VirtualFunctions { function: other, .. }) => {
                 function == other
@@ -371,11 +380,11 @@ impl fmt::Display for Change {
             Self::ThreadAffinity { pid, tid, cpus, .. } => {
                 write!(f, "thread {tid} of process {pid} to CPUs {cpus}")
             }
-            Self::ProcessNodes { pid, from, to, .. } => {
-                write!(f, "memory of process {pid} on nodes {from} to nodes {to}")
-            }
             Self::LibvirtPin { domain, thread, cpus, .. } => {
                 write!(f, "{thread} of libvirt domain '{domain}' to CPUs {cpus}")
+            }
+            Self::LibvirtNodes { domain, nodes, .. } => {
+                write!(f, "memory of libvirt domain '{domain}' to {}", format_nodes(nodes))
             }
             Self::VirtualFunctions { function, count } => {
                 write!(f, "virtual functions of {function} to {count}")

@@ -3,7 +3,7 @@
 //! A tape is a text file of JSON lines: a header, then one entry per line. It can be read with
 //! `grep` and appended to; a tape truncated by a crash contains all complete lines.
 
-use crate::control::{Change, Control, ControlError};
+use crate::control::{Change, Control, ControlError, PageMove, PageMoveReport, PageRun};
 use crate::locate::{Locate, LocateAnswer, LocateAnswers, LocateError, LocateQuery};
 use crate::probe::{Outcome, Probe, ProbeError};
 use crate::sysfs::{ReadError, ReadErrorKind, Sysfs};
@@ -11,6 +11,7 @@ use crate::tree::{join, Entry, Tree, MAX_PATH_BYTES};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of recorded changes per file; later changes are not recorded.
@@ -649,5 +650,11 @@ impl<M: Locate> Locate for Recording<M> {
 impl<M: Control> Control for Recording<M> {
     fn apply(&self, change: &Change) -> Result<Change, ControlError> {
         self.machine.apply(change)
+    }
+    fn page_runs(&self, pid: u32, ranges: &[Range<u64>]) -> Result<Vec<PageRun>, ControlError> {
+        self.machine.page_runs(pid, ranges)
+    }
+    fn move_pages(&self, wanted: &PageMove) -> Result<PageMoveReport, ControlError> {
+        self.machine.move_pages(wanted)
     }
 }

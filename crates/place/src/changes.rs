@@ -1,9 +1,10 @@
 //! Changes of settings, applied completely or not at all, and undone by receipts.
 
-use numaio_machine::control::{Change, Control, ControlError};
+use numaio_machine::control::{Change, Control, ControlError, PageRefusal};
 use numaio_machine::devices::interrupt_names;
 use numaio_machine::sysfs::Sysfs;
 use numaio_schema::{AppliedChange, Receipt};
+use std::collections::BTreeMap;
 
 /// An error of applying or undoing changes.
 #[derive(Debug, thiserror::Error)]
@@ -62,14 +63,80 @@ pub fn apply(
     Ok(receipt)
 }
 
+/// The result of relocating running programs or guests, or of undoing that.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RelocationReport {
+    /// Threads whose affinity was set.
+    pub threads: u32,
+    /// Moved bytes.
+    pub moved_bytes: u64,
+    /// Bytes that stayed, by reason.
+    pub left: BTreeMap<PageRefusal, u64>,
+    /// Processes that ended meanwhile.
+    pub ended: Vec<u32>,
+}
+
+/// Applies the changes of a receipt like [`apply`], and reports pages that stayed.
+///
+/// Pages that cannot be moved, ended threads and ended processes do not fail it. The planned
+/// inverses remain, because libvirt may move a thread before its own change.
+///
+/// # Errors
+/// A thread or all pages could not be moved: the earlier changes were undone.
+pub fn relocate(
+    control: &dyn Control,
+    mut receipt: Receipt,
+    save: &mut dyn FnMut(&Receipt) -> Result<(), String>,
+) -> Result<(Receipt, RelocationReport), ApplyError> {
+    let mut report = RelocationReport::default();
+    receipt.underway = Some(0);
+    save(&receipt).map_err(ApplyError::ReceiptNotSaved)?;
+    for index in 0..receipt.applied.len() {
+        if let Err(why) = apply_one(control, &receipt.applied[index].change, &mut report) {
+            receipt.applied.truncate(index);
+            return Err(roll_back(control, receipt, ApplyError::Failed(why), save));
+        }
+    }
+    receipt.underway = None;
+    match save(&receipt) {
+        Ok(()) => Ok((receipt, report)),
+        Err(why) => Err(roll_back(control, receipt, ApplyError::ReceiptNotSaved(why), save)),
+    }
+}
+
+/// Applies a change, unless its process has ended: its settings ended with it.
+fn apply_one(
+    control: &dyn Control,
+    change: &Change,
+    report: &mut RelocationReport,
+) -> Result<(), ControlError> {
+    let Change::ProcessPages(wanted) = change else {
+        return match control.apply(change) {
+            Ok(_) => {
+                report.threads += 1;
+                Ok(())
+            }
+            Err(ControlError::Ended { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+    };
+    let moved = control.move_pages(wanted)?;
+    report.moved_bytes += moved.moved_bytes;
+    for (why, bytes) in moved.left {
+        *report.left.entry(why).or_default() += bytes;
+    }
+    report.ended.extend(moved.process_ended.then_some(wanted.pid));
+    Ok(())
+}
+
 /// Undoes the applied changes after a failure.
-pub(crate) fn roll_back(
+fn roll_back(
     control: &dyn Control,
     mut receipt: Receipt,
     why: ApplyError,
     save: &mut dyn FnMut(&Receipt) -> Result<(), String>,
 ) -> ApplyError {
-    let left = revert(control, std::mem::take(&mut receipt.applied));
+    let (left, _) = revert(control, std::mem::take(&mut receipt.applied));
     if left.is_empty() {
         return why;
     }
@@ -144,27 +211,28 @@ pub fn without_reassigned(root: &dyn Sysfs, mut receipt: Receipt) -> (Receipt, V
     (receipt, reassigned)
 }
 
-/// Undoes the changes of a receipt in reverse order; returns those that could not be undone.
+/// Undoes the changes of a receipt in reverse order; returns those that could not be undone, and
+/// reports pages that stayed.
 ///
 /// Undoing twice does no harm: an inverse sets a value regardless of the current one.
 pub fn undo(
     control: &dyn Control,
     machine: &str,
     receipt: Receipt,
-) -> Result<Vec<AppliedChange>, ApplyError> {
+) -> Result<(Vec<AppliedChange>, RelocationReport), ApplyError> {
     if receipt.machine != machine {
         return Err(ApplyError::OtherMachine { receipt: receipt.machine, machine: machine.to_owned() });
     }
     Ok(revert(control, receipt.applied))
 }
 
-fn revert(control: &dyn Control, applied: Vec<AppliedChange>) -> Vec<AppliedChange> {
-    let is_left = |applied: &AppliedChange| match control.apply(&applied.inverse) {
-        // Settings of a process that has ended no longer exist.
-        Ok(_) | Err(ControlError::Ended { .. }) => false,
-        Err(_) => true,
-    };
-    applied.into_iter().rev().filter(is_left).collect()
+fn revert(control: &dyn Control, mut applied: Vec<AppliedChange>) -> (Vec<AppliedChange>, RelocationReport) {
+    applied.reverse();
+    // The CPUs and nodes of a thread can be restored only within those that libvirt allows.
+    applied.sort_by_key(|applied| !applied.inverse.is_of_libvirt());
+    let mut report = RelocationReport::default();
+    applied.retain(|applied| apply_one(control, &applied.inverse, &mut report).is_err());
+    (applied, report)
 }
 
 #[cfg(test)]
@@ -210,7 +278,7 @@ mod tests {
         let machine = Setting { mode: Cell::new(7), ..Setting::default() };
         let receipt = apply(&machine, to(&[1, 2])).expect("applied");
         assert_eq!(machine.mode.get(), 2);
-        assert!(undo(&machine, "a", receipt).expect("the same machine").is_empty());
+        assert!(undo(&machine, "a", receipt).expect("the same machine").0.is_empty());
         assert_eq!((machine.mode.get(), machine.writes.take()), (7, vec![1, 2, 1, 7]));
     }
 
@@ -284,7 +352,7 @@ mod tests {
         let error = super::apply(&EndingProcess(Cell::new(2)), to(&[1, 2, 3]), &mut |_| Ok(()));
         let error = error.expect_err("the third change fails");
         assert!(matches!(error, ApplyError::Failed(ControlError::Ended { .. })), "{error}");
-        assert!(undo(&EndingProcess(Cell::new(0)), "a", to(&[1])).expect("the same machine").is_empty());
+        assert!(undo(&EndingProcess(Cell::new(0)), "a", to(&[1])).expect("the same machine").0.is_empty());
     }
 
     #[test]

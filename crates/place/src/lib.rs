@@ -10,8 +10,10 @@ mod relocation;
 mod status;
 mod verify;
 
-pub use changes::{apply, undo, without_reassigned, without_unmovable, ApplyError, ReassignedIrq};
-pub use guests::{check_guest, guest_changes, GuestChangeError, GuestChanges, GuestCheck};
-pub use relocation::{relocate, relocation_changes, RelocatedProcess, RelocationReport};
+pub use changes::{
+    apply, relocate, undo, without_reassigned, without_unmovable, ApplyError, ReassignedIrq, RelocationReport,
+};
+pub use guests::{check_guest, guest_memory_changes, guest_thread_changes, GuestChangeError, GuestCheck};
+pub use relocation::{relocation_changes, RelocatedProcess};
 pub use status::{status, used_devices};
 pub use verify::PlacementWatch;

@@ -1,15 +1,10 @@
-//! Running programs moved to a node together with their memory.
+//! Changes that move running programs to a node together with their memory.
 
-use crate::changes::{roll_back, ApplyError};
-use numaio_machine::control::{Change, Control, ControlError, MovePages, PageMove, PageRefusal, PageRun};
+use numaio_machine::control::{Change, PageMove, PageRun};
 use numaio_machine::ids::NodeId;
 use numaio_machine::programs::ThreadSample;
 use numaio_machine::set::CpuSet;
-use numaio_schema::{AppliedChange, Receipt};
-use std::collections::BTreeMap;
-
-/// Longest list of page runs in a receipt; a move with more is rejected.
-const MAX_RUNS: usize = 1 << 20;
+use numaio_schema::AppliedChange;
 
 /// A process to move.
 #[derive(Debug, Clone)]
@@ -24,131 +19,39 @@ pub struct RelocatedProcess<'a> {
     pub runs: &'a [PageRun],
 }
 
-/// The result of a relocation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RelocationReport {
-    /// Threads whose affinity was set.
-    pub threads: u32,
-    /// Moved bytes.
-    pub moved_bytes: u64,
-    /// Bytes that stayed, by reason.
-    pub left: BTreeMap<PageRefusal, u64>,
-    /// Processes that ended meanwhile.
-    pub ended: Vec<u32>,
-}
-
-/// Returns the changes that move processes to CPUs and to a node, with their inverses.
-///
-/// A thread is bound to those of the node's CPUs on which it may run; `None` if there is none for
-/// a thread, or if the pages are in too many runs for a receipt. With `widen`, threads get all of
-/// the CPUs, beyond their own affinity.
-pub fn relocation_changes(
-    processes: &[RelocatedProcess<'_>],
-    cpus: &CpuSet,
-    node: NodeId,
-    widen: bool,
-) -> Option<Vec<AppliedChange>> {
-    let mut changes = Vec::new();
-    for process in processes {
-        for thread in process.threads {
-            let Some(before) = &thread.allowed else { continue };
-            let wanted = if widen { cpus.clone() } else { before.intersection(cpus) };
-            if wanted.is_empty() {
-                return None;
-            }
-            let at = |cpus: CpuSet| Change::ThreadAffinity {
-                pid: process.pid,
-                tid: thread.tid,
-                start_time: thread.start_time,
-                cpus,
-            };
-            if wanted != *before {
-                changes.push(AppliedChange { change: at(wanted), inverse: at(before.clone()) });
-            }
-        }
-    }
-    // Threads first, so that new memory is allocated on the node.
-    for process in processes {
-        let elsewhere: Vec<PageRun> = process.runs.iter().filter(|run| run.node != node).copied().collect();
-        if elsewhere.len() > MAX_RUNS {
-            return None;
-        }
-        if elsewhere.is_empty() {
-            continue;
-        }
-        let at = |runs: Vec<PageRun>| {
-            Change::ProcessPages(PageMove { pid: process.pid, start_time: process.start_time, runs })
-        };
-        let wanted = elsewhere.iter().map(|run| PageRun { node, ..*run }).collect();
-        changes.push(AppliedChange { change: at(wanted), inverse: at(elsewhere) });
-    }
-    Some(changes)
-}
-
-/// Applies the changes of a receipt like [`apply`](crate::changes::apply), and reports pages that
-/// stayed.
-///
-/// Pages that cannot be moved and ended processes do not fail it.
-///
-/// # Errors
-/// A thread or all pages could not be moved: the earlier changes were undone.
-pub fn relocate<M: Control + MovePages>(
-    machine: &M,
-    mut receipt: Receipt,
-    save: &mut dyn FnMut(&Receipt) -> Result<(), String>,
-) -> Result<(Receipt, RelocationReport), ApplyError> {
-    let mut report = RelocationReport::default();
-    receipt.underway = Some(0);
-    save(&receipt).map_err(ApplyError::ReceiptNotSaved)?;
-    for index in 0..receipt.applied.len() {
-        match apply_one(machine, &receipt.applied[index].change, &mut report) {
-            Ok(inverse) => receipt.applied[index].inverse = inverse,
-            Err(why) => {
-                receipt.applied.truncate(index);
-                return Err(roll_back(machine, receipt, why, save));
-            }
-        }
-        receipt.underway = Some(index + 1).filter(|count| *count < receipt.applied.len());
-    }
-    // The planned inverses restore everything too, so that one save at the end is enough.
-    if let Err(why) = save(&receipt) {
-        receipt.underway = Some(receipt.applied.len());
-        return Err(roll_back(machine, receipt, ApplyError::ReceiptNotSaved(why), save));
-    }
-    Ok((receipt, report))
-}
-
-fn apply_one<M: Control + MovePages>(
-    machine: &M,
-    change: &Change,
-    report: &mut RelocationReport,
-) -> Result<Change, ApplyError> {
-    let Change::ProcessPages(wanted) = change else {
-        return match machine.apply(change) {
-            Ok(inverse) => {
-                report.threads += 1;
-                Ok(inverse)
-            }
-            // Its affinity ended with it, so that there is nothing to undo.
-            Err(ControlError::Ended { .. }) => Ok(change.clone()),
-            Err(error) => Err(ApplyError::Failed(error)),
-        };
+/// Returns the changes that bind the threads of a process to CPUs, whether or not they could use
+/// them before, and move its pages to a node; with their inverses.
+pub fn relocation_changes(process: &RelocatedProcess<'_>, cpus: &CpuSet, node: NodeId) -> Vec<AppliedChange> {
+    let RelocatedProcess { pid, start_time, threads, runs } = *process;
+    let bind = |thread: &ThreadSample| {
+        let before = thread.allowed.clone().filter(|before| before != cpus)?;
+        let (tid, start_time) = (thread.tid, thread.start_time);
+        let at = |cpus| Change::ThreadAffinity { pid, tid, start_time, cpus };
+        Some(AppliedChange { change: at(cpus.clone()), inverse: at(before) })
     };
-    let moved = machine.move_pages(wanted).map_err(ApplyError::Failed)?;
-    report.moved_bytes += moved.moved_bytes;
-    for (why, bytes) in moved.left {
-        *report.left.entry(why).or_default() += bytes;
-    }
-    report.ended.extend(moved.process_ended.then_some(wanted.pid));
-    Ok(Change::ProcessPages(PageMove { runs: moved.previous, ..*wanted }))
+    let pages = PageMove { pid, start_time, shared: false, runs: runs.to_vec() };
+    // Threads first, so that new memory is allocated on the node.
+    threads.iter().filter_map(bind).chain(page_change(pages, node)).collect()
+}
+
+/// Returns the change that moves present pages to a node, with its inverse; `None` if they are
+/// there.
+pub(crate) fn page_change(mut present: PageMove, node: NodeId) -> Option<AppliedChange> {
+    present.runs.retain(|run| run.node != node);
+    let runs: Vec<PageRun> = present.runs.iter().map(|run| PageRun { node, ..*run }).collect();
+    let change = Change::ProcessPages(PageMove { runs, ..present });
+    (!present.runs.is_empty()).then_some(AppliedChange { change, inverse: Change::ProcessPages(present) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_machine::control::PageMoveReport;
+    use crate::changes::{relocate, undo, ApplyError, RelocationReport};
+    use numaio_machine::control::{Control, ControlError, PageMoveReport, PageRefusal};
     use numaio_machine::ids::CpuId;
+    use numaio_schema::Receipt;
     use std::cell::RefCell;
+    use std::collections::BTreeMap;
     use std::ops::Range;
 
     /// A machine with threads and one page per address, of which some cannot be moved.
@@ -169,16 +72,9 @@ mod tests {
                     let (pid, tid, start_time) = (*pid, *tid, *start_time);
                     Ok(Change::ThreadAffinity { pid, tid, start_time, cpus: before })
                 }
-                Change::ProcessPages(wanted) => {
-                    let runs = self.move_pages(wanted)?.previous;
-                    Ok(Change::ProcessPages(PageMove { runs, ..*wanted }))
-                }
                 _ => Err(ControlError::Frozen),
             }
         }
-    }
-
-    impl MovePages for Processes {
         fn page_runs(&self, _: u32, _: &[Range<u64>]) -> Result<Vec<PageRun>, ControlError> {
             let nodes = self.nodes.borrow();
             Ok(nodes
@@ -196,9 +92,8 @@ mod tests {
                     *report.left.entry(PageRefusal::Busy).or_default() += run.bytes;
                     continue;
                 }
-                let before = self.nodes.borrow_mut().insert(run.start, run.node).expect("a page");
+                self.nodes.borrow_mut().insert(run.start, run.node).expect("a page");
                 report.moved_bytes += run.bytes;
-                report.previous.push(PageRun { node: before, ..*run });
             }
             Ok(report)
         }
@@ -222,7 +117,7 @@ mod tests {
 
     fn machine() -> Processes {
         let nodes = [(0, 4), (4096, 4), (8192, 7)].map(|(start, node)| (start, NodeId(node)));
-        let affinity = [(70, cpus("0-15")), (71, cpus("0-15"))];
+        let affinity = [(70, cpus("0-15")), (71, cpus("0-3"))];
         Processes {
             nodes: RefCell::new(nodes.into_iter().collect()),
             affinity: RefCell::new(affinity.into_iter().collect()),
@@ -232,9 +127,9 @@ mod tests {
 
     fn changes(machine: &Processes) -> Vec<AppliedChange> {
         let runs = machine.page_runs(70, &[]).expect("pages");
-        let threads = [thread(70, "0-15"), thread(71, "0-15")];
+        let threads = [thread(70, "0-15"), thread(71, "0-3")];
         let process = RelocatedProcess { pid: 70, start_time: 5, threads: &threads, runs: &runs };
-        relocation_changes(&[process], &cpus("14-15"), NodeId(7), false).expect("possible")
+        relocation_changes(&process, &cpus("14-15"), NodeId(7))
     }
 
     fn move_it(machine: &Processes) -> Result<(Receipt, RelocationReport), ApplyError> {
@@ -252,23 +147,26 @@ mod tests {
         assert_eq!((report.threads, report.moved_bytes, receipt.underway), (2, 8192, None));
         assert!(machine.nodes.borrow().values().all(|node| *node == NodeId(7)));
         assert!(machine.affinity.borrow().values().all(|of| *of == cpus("14-15")));
-        assert!(crate::changes::undo(&machine, "a", receipt).expect("the same machine").is_empty());
+        assert!(undo(&machine, "a", receipt).expect("the same machine").0.is_empty());
         assert_eq!((machine.affinity.take(), machine.nodes.take()), (affinity.clone(), nodes.clone()));
         // After kill -9 only the planned receipt is left.
         let machine = self::machine();
         let planned = Receipt::planned("a", None, 0, changes(&machine));
         move_it(&machine).expect("moved");
-        assert!(crate::changes::undo(&machine, "a", planned).expect("the same machine").is_empty());
+        assert!(undo(&machine, "a", planned).expect("the same machine").0.is_empty());
         assert_eq!((machine.affinity.take(), machine.nodes.take()), (affinity, nodes));
     }
 
     #[test]
-    fn reports_pages_that_stay_and_never_moves_them_back() {
-        let machine = Processes { busy: vec![4096], ..machine() };
+    fn pages_that_stay_are_reported_by_the_move_and_by_its_undo() {
+        let mut machine = Processes { busy: vec![4096], ..machine() };
         let (receipt, report) = move_it(&machine).expect("moved");
         assert_eq!((report.moved_bytes, report.left), (4096, BTreeMap::from([(PageRefusal::Busy, 4096)])));
-        let Change::ProcessPages(inverse) = &receipt.applied[2].inverse else { panic!("{receipt:?}") };
-        assert_eq!(inverse.runs, [PageRun { start: 0, bytes: 4096, node: NodeId(4) }]);
+        machine.busy = vec![0];
+        let (left, report) = undo(&machine, "a", receipt).expect("the same machine");
+        assert!(left.is_empty());
+        assert_eq!((report.threads, report.left), (2, BTreeMap::from([(PageRefusal::Busy, 4096)])));
+        assert_eq!(machine.nodes.take()[&0], NodeId(7));
     }
 
     #[test]
@@ -305,15 +203,5 @@ mod tests {
         let machine = Processes { ended: true, ..machine() };
         let (_, report) = move_it(&machine).expect("no error");
         assert_eq!((report.ended, report.moved_bytes), (vec![70], 0));
-    }
-
-    #[test]
-    fn affinity_is_only_widened_on_request() {
-        let threads = [thread(70, "0-3")];
-        let process = || RelocatedProcess { pid: 70, start_time: 5, threads: &threads, runs: &[] };
-        assert_eq!(relocation_changes(&[process()], &cpus("14-15"), NodeId(7), false), None);
-        let widened = relocation_changes(&[process()], &cpus("14-15"), NodeId(7), true).expect("possible");
-        let Change::ThreadAffinity { cpus: found, .. } = &widened[0].change else { panic!("{widened:?}") };
-        assert_eq!(*found, cpus("14-15"));
     }
 }

@@ -313,7 +313,7 @@ proptest! {
         }
         for _ in 0..2 {
             if let Some(receipt) = disk.borrow().clone() {
-                prop_assert!(undo(&machine, fingerprint, receipt).expect("this machine").is_empty());
+                prop_assert!(undo(&machine, fingerprint, receipt).expect("this machine").0.is_empty());
             }
             prop_assert!(machine.tree() == before, "step {}, {:?}", step, fault);
         }

@@ -92,7 +92,8 @@ fn undo_one(
 ) -> Result<(), Failure> {
     let id = &stored.id;
     let text = match receipts::undo(kernel, stored, all)? {
-        UndoOutcome::Done { settings, reassigned } => {
+        UndoOutcome::Done { settings, reassigned, report } => {
+            receipts::remark_left(common, &report);
             for ReassignedIrq { irq, was, is } in reassigned {
                 let message =
                     format!("kept interrupt {irq}: it belonged to '{was}', and now belongs to '{is}'");

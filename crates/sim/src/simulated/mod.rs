@@ -299,8 +299,8 @@ impl Control for Simulated {
             // It runs no processes.
             Change::ThreadAffinity { .. }
             | Change::ProcessPages(_)
-            | Change::ProcessNodes { .. }
-            | Change::LibvirtPin { .. } => Err(ControlError::Ended { what: change.to_string() }),
+            | Change::LibvirtPin { .. }
+            | Change::LibvirtNodes { .. } => Err(ControlError::Ended { what: change.to_string() }),
             // The simulated kernel is Linux 6.12, which lacks it.
             Change::AutomaticInterleave { .. } => refused("No such file or directory"),
             Change::IrqAffinity { .. }

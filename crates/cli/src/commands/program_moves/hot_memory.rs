@@ -5,7 +5,7 @@ use super::observer::SeenProgram;
 use crate::options::Common;
 use crate::{receipts, store};
 use numaio_linux::{IdlePages, Kernel};
-use numaio_machine::control::{AccessMonitor, Change, ControlError, MovePages, PageRun};
+use numaio_machine::control::{AccessMonitor, Change, Control, ControlError, PageRun};
 use numaio_machine::hot_pages::{
     hot_ranges, restrict, split_evenly, total_bytes, widen, AccessMonitorKind, AccessedRange,
     MonitoredProcess, MonitoredRange,

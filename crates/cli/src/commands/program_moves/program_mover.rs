@@ -8,7 +8,7 @@ use crate::options::Common;
 use crate::receipts::{self, StoredReceipt};
 use numaio_linux::user_files::remove_file;
 use numaio_linux::Kernel;
-use numaio_machine::control::{Change, MovePages, PageRun};
+use numaio_machine::control::{Change, Control, PageRun};
 use numaio_machine::ids::NodeId;
 use numaio_machine::process;
 use numaio_machine::programs::{
@@ -69,7 +69,7 @@ impl ProgramMover<'_> {
             .iter()
             .filter_map(|seen| self.prepare(seen, to, known).transpose())
             .collect::<Result<_, _>>()?;
-        let changes = self.changes(&prepared, to)?;
+        let changes = changes(&prepared, to);
         if changes.is_empty() {
             return Err(Failure::new(format!("the programs of {} have ended, or are in place", group.id)));
         }
@@ -142,26 +142,6 @@ impl ProgramMover<'_> {
         Ok(Some(PreparedProcess { pid, start_time, cpus, details, runs }))
     }
 
-    fn changes(&self, prepared: &[PreparedProcess], to: NodeId) -> Result<Vec<AppliedChange>, Failure> {
-        let mut changes = Vec::new();
-        for process in prepared {
-            let relocated = RelocatedProcess {
-                pid: process.pid,
-                start_time: process.start_time,
-                threads: &process.details.threads,
-                runs: &process.runs,
-            };
-            // The CPUs are those that the program may use: threads moved before are widened.
-            let of_process = relocation_changes(&[relocated], &process.cpus, to, true);
-            let too_many =
-                || Failure::new(format!("the memory of process {} is too fragmented", process.pid));
-            changes.extend(of_process.ok_or_else(too_many)?);
-        }
-        // Threads of all programs first, so that new memory is allocated on the node.
-        changes.sort_by_key(|applied| matches!(applied.change, Change::ProcessPages(_)));
-        Ok(changes)
-    }
-
     /// Binds threads that were created meanwhile, and adds them to the receipt.
     fn bind_new_threads(
         &self,
@@ -181,7 +161,7 @@ impl ProgramMover<'_> {
                 let threads: Vec<_> = new.collect();
                 let (pid, start_time) = (process.pid, process.start_time);
                 let relocated = RelocatedProcess { pid, start_time, threads: &threads, runs: &[] };
-                changes.extend(relocation_changes(&[relocated], &process.cpus, to, true).unwrap_or_default());
+                changes.extend(relocation_changes(&relocated, &process.cpus, to));
             }
             if changes.is_empty() {
                 return Ok(());
@@ -211,6 +191,23 @@ impl ProgramMover<'_> {
         let all = allowed.fold(CpuSet::new(), |all, cpus| all.union(cpus));
         self.originals.entry(key).or_insert(all);
     }
+}
+
+fn changes(prepared: &[PreparedProcess], to: NodeId) -> Vec<AppliedChange> {
+    let of_process = |process: &PreparedProcess| {
+        let relocated = RelocatedProcess {
+            pid: process.pid,
+            start_time: process.start_time,
+            threads: &process.details.threads,
+            runs: &process.runs,
+        };
+        // The CPUs are those that the program may use: threads moved before are widened.
+        relocation_changes(&relocated, &process.cpus, to)
+    };
+    let mut changes: Vec<AppliedChange> = prepared.iter().flat_map(of_process).collect();
+    // Threads of all programs first, so that new memory is allocated on the node.
+    changes.sort_by_key(|applied| matches!(applied.change, Change::ProcessPages(_)));
+    changes
 }
 
 /// Hint if permission is missing.

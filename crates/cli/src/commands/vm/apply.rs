@@ -13,7 +13,7 @@ use numaio_linux::Kernel;
 use numaio_machine::guests::{Guest, GuestDevice};
 use numaio_machine::near::Handle;
 use numaio_machine::units::format_size;
-use numaio_place::{check_guest, guest_changes, GuestChangeError, GuestCheck};
+use numaio_place::{check_guest, guest_memory_changes, guest_thread_changes, GuestChangeError, GuestCheck};
 use numaio_schema::{AppliedChange, GuestPlacement, GuestPlan, GuestStatus};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,14 +64,14 @@ pub fn run(common: &Common, args: &ApplyArgs) -> Result<ExitCode, Failure> {
         None => planned(&host, &guest, args)?,
     };
     let status = describe(&host, guest)?;
-    let changes = changes(&status, &placement, args)?;
+    let changes = changes(&kernel, &status, &placement, args)?;
     if args.dry_run {
         return show_changes(&changes);
     }
     if changes.is_empty() {
         output::remark(common, &format!("guest '{}' is already where it should be", status.name));
     } else {
-        let (id, count) = make_changes(&kernel, &host, changes)?;
+        let (id, count) = make_changes(common, &kernel, &host, changes)?;
         let (changes, them) = if count == 1 { ("change", "it") } else { ("changes", "them") };
         output::remark(common, &format!("made {count} {changes}; numaio undo {id} reverts {them}"));
     }
@@ -86,15 +86,18 @@ pub fn require_named_vcpus(guest: &Guest) -> Result<(), Failure> {
     }
 }
 
-/// Makes changes of a guest; returns the ID of the receipt and the number of changes.
+/// Makes changes of a guest, and reports memory that stays; returns the ID of the receipt and the
+/// number of changes.
 pub fn make_changes(
+    common: &Common,
     kernel: &Kernel,
     host: &Host,
     changes: Vec<AppliedChange>,
 ) -> Result<(String, usize), Failure> {
     let receipt = receipts::planned_receipt(kernel, &host.topology.identity.fingerprint, changes);
-    let (id, done) = receipts::apply_numbered(kernel, receipt, RECEIPT_KIND)
+    let (id, done, report) = receipts::relocate_numbered(kernel, receipt, RECEIPT_KIND)
         .map_err(|error| receipts::apply_failure(error, PERMISSION_HINT))?;
+    receipts::remark_left(common, &report);
     Ok((id, done.applied.len()))
 }
 
@@ -173,22 +176,21 @@ pub fn change_failure(error: &GuestChangeError) -> Failure {
 }
 
 fn changes(
+    kernel: &Kernel,
     status: &GuestStatus,
     placement: &GuestPlacement,
     args: &ApplyArgs,
 ) -> Result<Vec<AppliedChange>, Failure> {
-    let found = guest_changes(status, placement).map_err(|error| change_failure(&error))?;
-    let is_memory = |applied: &AppliedChange| {
-        matches!(applied.change, numaio_machine::control::Change::ProcessNodes { .. })
-    };
-    match found.memory_refused {
-        _ if args.threads_only => Ok(found.changes.into_iter().filter(|it| !is_memory(it)).collect()),
-        Some(why) => Err(Failure::new(format!("cannot move the memory of guest '{}': {why}", status.name))
-            .hint(
-            "numaio vm place writes a configuration for its next start; --threads-only pins its threads now",
-        )),
-        None => Ok(found.changes),
+    let mut changes = guest_thread_changes(status, placement).map_err(|error| change_failure(&error))?;
+    if !args.threads_only {
+        let moves = guest_memory_changes(kernel, status, placement).map_err(|why| {
+            Failure::new(format!("cannot move the memory of guest '{}': {why}", status.name)).hint(
+                "numaio vm place writes a configuration for its next start; --threads-only pins its threads now",
+            )
+        })?;
+        changes.extend(moves);
     }
+    Ok(changes)
 }
 
 fn show_changes(changes: &[AppliedChange]) -> Result<ExitCode, Failure> {

@@ -21,7 +21,7 @@ use numaio_machine::guests::{Guest, ThreadRole};
 use numaio_machine::near::Handle;
 use numaio_machine::workload::Direction;
 use numaio_model::{extreme_nodes, BandwidthSubject, ExtremeNodes, RankingSources};
-use numaio_place::{check_guest, guest_changes};
+use numaio_place::{check_guest, guest_memory_changes, guest_thread_changes};
 use numaio_schema::{
     GuestBench, GuestPlacement, GuestSituation, IoCell, IoRecord, Model, PinnedVcpu, PlacedCell,
     GUEST_BENCH_SCHEMA,
@@ -301,13 +301,16 @@ impl<'a> Placed<'a> {
         let placement = placement(host, guest, situation)?;
         // Undoing takes the lock again.
         let lock = receipts::lock(common);
-        let found = guest_changes(&describe()?, &placement).map_err(|error| apply::change_failure(&error))?;
-        if let Some(why) = found.memory_refused {
-            return Ok(Placing::Refused(format!("its memory cannot be moved: {why}")));
+        let status = describe()?;
+        let mut changes =
+            guest_thread_changes(&status, &placement).map_err(|error| apply::change_failure(&error))?;
+        match guest_memory_changes(kernel, &status, &placement) {
+            Ok(moves) => changes.extend(moves),
+            Err(why) => return Ok(Placing::Refused(format!("its memory cannot be moved: {why}"))),
         }
-        let receipt = match found.changes.is_empty() {
+        let receipt = match changes.is_empty() {
             true => None,
-            false => Some(apply::make_changes(kernel, host, found.changes)?.0),
+            false => Some(apply::make_changes(common, kernel, host, changes)?.0),
         };
         drop(lock);
         let placed = Self { common, kernel, receipt };
