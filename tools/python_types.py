@@ -34,7 +34,6 @@ from ._idset import IdSet
 # Python's keywords, and builtins that annotations of later fields need.
 RESERVED = {
     "from",
-    "is",
     "in",
     "class",
     "global",
@@ -50,9 +49,6 @@ RESERVED = {
 }
 # Classes that the package implements itself.
 WRITTEN_BY_HAND = {"IdSet", "TapeEntry", "TapeLine"}
-
-# Fields that have another name in the package, as they have in the Rust type.
-RENAMED = [{"json": "said", "name": "value"}]
 
 
 def pascal(text):
@@ -268,7 +264,7 @@ class Generator:
 
     def field_lines(self, name, key, schema, required):
         """Returns the lines of a field with its description."""
-        identifier = next((one["name"] for one in RENAMED if one["json"] == key), re.sub(r"\W", "_", key))
+        identifier = re.sub(r"\W", "_", key)
         identifier = identifier + "_" if identifier in RESERVED else identifier
         annotation = self.type_of(schema, name + pascal(key))
         default = "" if required else self.default_of(schema)

@@ -53,7 +53,7 @@ fn derive(text: &str) -> Result<DocumentContent, String> {
         severity: "note".to_owned(),
         rule: "rule".to_owned(),
         subject: "machine".to_owned(),
-        what: "a finding".to_owned(),
+        message: "a finding".to_owned(),
     });
     Ok(content)
 }

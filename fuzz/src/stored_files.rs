@@ -159,7 +159,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let list = format!("me@h:70/r/a/b\n# known\nh:70 {KEY}\n[::1]:6862 {KEY}\n");
     let der = [&[0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0][..], &[7; 32]].concat();
     let job = include_bytes!("../../crates/schema/tests/fixtures/job-1.json").to_vec();
-    let state = String::from_utf8_lossy(&job).replace("\"cut\"", "\"\\u001b[2J\"").into_bytes();
+    let state = String::from_utf8_lossy(&job).replace("\"interrupted\"", "\"\\u001b[2J\"").into_bytes();
     vec![list.into_bytes(), format!("# mine\n{private}\n").into_bytes(), der, job, state]
 }
 

@@ -52,7 +52,7 @@ class Documents(unittest.TestCase):
             ('"rank": 1', '"rank": "first"', "targets[0].directions[0].classes[0].rank"),
             ('"level": 0.1', '"leevel": 0.1', "targets[0].directions[0].level"),
             ('"rule": "measured"', '"rule": "guessed"', "targets[0].directions[0].rule"),
-            ('"neighbours": "1"', '"neighbours": "3-1"', "targets[0].neighbours"),
+            ('"neighbors": "1"', '"neighbors": "3-1"', "targets[0].neighbors"),
             ('"settled": true', '"settled": 1', "targets[0].directions[0].nodes[0].settled"),
         ]:
             self.assertIn(old, text)
@@ -159,9 +159,9 @@ class Tapes(unittest.TestCase):
     def test_reads_all_kinds_of_lines(self):
         header = '{"tape": "numaio/tape/1", "numaio": "0.1.0", "name": "x", "recorded_at": 1}\n'
         tape = numaio.loads(
-            header + '{"file": "/proc/a", "text": "1\\n"}\n{"again": "/proc/a", "read": 3, "text": "2\\n"}\n'
-            '{"link": "/sys/l", "to": "a"}\n{"dir": "/sys/d"}\n{"unread": "/sys/u", "why": "denied"}\n'
-            '{"unreachable": "/sys/v", "why": {"failed": "EIO"}}\n'
+            header + '{"file": "/proc/a", "text": "1\\n"}\n{"file": "/proc/a", "read": 3, "text": "2\\n"}\n'
+            '{"link": "/sys/l", "target": "a"}\n{"dir": "/sys/d"}\n{"unreadable": "/sys/u", "error": "denied"}\n'
+            '{"unreachable": "/sys/v", "error": {"failed": "EIO"}}\n'
         )
         self.assertEqual((tape.text("/proc/a"), tape.changes["/proc/a"][0].read), ("1", 3))
         self.assertEqual((tape.links, tape.directories), ({"/sys/l": "a"}, ["/sys/d"]))

@@ -9,8 +9,8 @@ threads_per_node = 2
 nodes = [{ node = 0 }, { node = 1 }]
 storage = [{ device = "disk", node = 0, bytes = 1_000_000_000 }]
 nics = [{ device = "net", node = 0 }]
-storage_ways = [{ device_node = 0, memory_node = 1, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]
-network_ways = [{ device_node = 0, memory_node = 1, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]
+storage_paths = [{ device_node = 0, memory_node = 1, thread_bytes_per_s = 1e9, max_bytes_per_s = 1e9 }]
+network_paths = [{ device_node = 0, memory_node = 1, thread_bytes_per_s = 1e9, max_bytes_per_s = 1e9 }]
 "#;
 
 /// `mover_of PID` prints the process that moves the files of a copy: the child of the command.
@@ -136,7 +136,7 @@ fn threads_of_data_streams_run_on_the_node_of_the_network_card() {
         .replace("memory_node = 1", "memory_node = 0")
         .replace(r#""disk""#, r#""nvme0n1""#)
         .replace(r#""net", node = 0"#, r#""eth0", node = 1"#)
-        .replace("network_ways = [{ device_node = 0", "network_ways = [{ device_node = 1");
+        .replace("network_paths = [{ device_node = 0", "network_paths = [{ device_node = 1");
     let script = format!("cat >/out/problem.toml <<'END'\n{problem}END\n{MOVER_OF}{OBSERVE_NETWORK_COPY}");
     let modules = ["crc32c_generic", "ext4", "bridge", "veth"];
     let output = lab.run_with_modules(&modules, "uniform-2n", &folder.0, &["sh", "-c", &script]);

@@ -34,6 +34,6 @@ fn doctor_finds_a_program_on_a_remote_node_but_not_one_on_a_near_node() {
     assert!(findings[0].finding.evidence.contains("threads on node 4: 1"), "{:?}", findings[0].finding);
     assert!(findings[0].fix.commands[0].starts_with("taskset -a -p -c 14-15 "), "{:?}", findings[0].fix);
     // The machine has no model, so the cost is unknown.
-    assert_eq!(findings[0].cost, Cost::Unknown { find_out: "run numaio model".to_owned() });
+    assert_eq!(findings[0].cost, Cost::Unknown { measure: "run numaio model".to_owned() });
     assert!(remote(&diagnosis("near.json")).is_empty());
 }

@@ -50,7 +50,7 @@ fn top_moves_a_program_as_balance_would_and_reverts_it() {
         let (unmodeled, unknown) = program("unmodeled.json");
         let balance = unmodeled.balance.expect("a decision");
         assert!(balance.is_unmodeled() && unmodeled.advice.is_some(), "{balance:?}");
-        assert!(unknown.iter().any(|value| value.why.contains("only nearness is known")), "{unknown:?}");
+        assert!(unknown.iter().any(|value| value.reason.contains("only nearness is known")), "{unknown:?}");
         let (shown, _) = program("top.json");
         let shown = shown.balance.expect("a decision");
         assert_eq!(shown.to, Some(NodeId(7)), "{shown:?}");

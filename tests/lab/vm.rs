@@ -229,10 +229,9 @@ fn qemu_moves_between_nodes_and_returns() {
                 ("web", Some("tcg"))
             );
             let vcpus = guest.threads.iter().filter(|thread| thread.role.is_vcpu()).count();
-            let io = guest
-                .threads
-                .iter()
-                .any(|thread| matches!(&thread.role, ThreadRole::Io { name } if name == "iothread1"));
+            let io = guest.threads.iter().any(
+                |thread| matches!(&thread.role, ThreadRole::Io { io_thread } if io_thread == "iothread1"),
+            );
             assert_eq!((vcpus, io), (2, true));
             let regions = &guest.memory.as_ref().expect("root").regions;
             assert_eq!(regions.iter().map(|region| region.bytes).sum::<u64>(), 64 << 20, "{regions:?}");

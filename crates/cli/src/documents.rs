@@ -188,7 +188,7 @@ pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
 /// Returns the seconds since 1970 of a document's measurement or discovery; 0 if unknown.
 pub fn measured_at(document: &Document) -> u64 {
     match document {
-        Document::Topology(document) => document.seen_at.unwrap_or(0),
+        Document::Topology(document) => document.observed_at.unwrap_or(0),
         Document::View(view) => view.measured_at.unwrap_or(0),
         _ => provenance(document).map_or(0, |(_, provenance)| provenance.measured_at),
     }

@@ -71,8 +71,8 @@ fn planned_changes(weights: &InterleaveWeights, now: &Interleave) -> Vec<Applied
     let different: Vec<AppliedChange> = different.collect();
     let automatic = now.automatic == Some(true) && !different.is_empty();
     let manual = automatic.then_some(AppliedChange {
-        change: Change::AutomaticInterleave { on: false },
-        inverse: Change::AutomaticInterleave { on: true },
+        change: Change::AutomaticInterleave { enabled: false },
+        inverse: Change::AutomaticInterleave { enabled: true },
     });
     manual.into_iter().chain(different).collect()
 }

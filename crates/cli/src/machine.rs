@@ -102,7 +102,7 @@ impl Machine {
     }
 
     /// Returns the seconds since 1970 of its discovery; none for a copied tree.
-    pub fn seen_at(&self) -> Option<u64> {
+    pub fn observed_at(&self) -> Option<u64> {
         match self {
             Self::Copied(_) => None,
             _ => Some(self.time()),
@@ -184,7 +184,7 @@ impl Probe for Machine {
             Self::Recording(recording) => recording.run(workload),
             Self::Recorded(replay) => replay.run(workload),
             Self::Copied(_) => {
-                Err(ProbeError::Unsupported { what: "hardware: it is a copied file tree".into() })
+                Err(ProbeError::Unsupported { feature: "hardware: it is a copied file tree".into() })
             }
         }
     }

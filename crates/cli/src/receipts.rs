@@ -153,9 +153,9 @@ fn oldest_first(mut stored: Vec<StoredReceipt>) -> Vec<StoredReceipt> {
     let mut latest = 0;
     let with_time = |stored: StoredReceipt| {
         if !stored.id.starts_with("irq-") {
-            return (stored.receipt.made_at, stored);
+            return (stored.receipt.created_at, stored);
         }
-        latest = stored.receipt.made_at.max(latest);
+        latest = stored.receipt.created_at.max(latest);
         (latest, stored)
     };
     let mut dated: Vec<(u64, StoredReceipt)> = stored.into_iter().map(with_time).collect();
@@ -240,7 +240,7 @@ fn save(path: &Path, receipt: &Receipt) -> Result<(), String> {
 
 /// Saves a receipt under a new ID.
 fn save_numbered(receipt: &Receipt, prefix: &str) -> Result<(String, PathBuf), ApplyError> {
-    let receipt = &Receipt { underway: Some(0), ..receipt.clone() };
+    let receipt = &Receipt { progress: Some(0), ..receipt.clone() };
     let existing = store::receipts().map_err(|failure| ApplyError::ReceiptNotSaved(failure.message))?;
     // Of all machines, so that IDs stay unique when this machine's fingerprint changes.
     let last =
@@ -374,16 +374,16 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn receipt(made_at: u64) -> Receipt {
-        Receipt::planned("a", None, made_at, Vec::new())
+    fn receipt(created_at: u64) -> Receipt {
+        Receipt::planned("a", None, created_at, Vec::new())
     }
 
     #[test]
     fn sorts_irq_receipts_by_number_despite_clock_changes() {
-        let stored = |(id, made_at): (&str, u64)| StoredReceipt {
+        let stored = |(id, created_at): (&str, u64)| StoredReceipt {
             id: id.into(),
             path: PathBuf::from(id),
-            receipt: receipt(made_at),
+            receipt: receipt(created_at),
         };
         let mixed = [("irq-10", 40), ("balancing", 35), ("irq-9", 10), ("irq-2", 30), ("interleave", 20)];
         let ordered: Vec<String> =
@@ -395,10 +395,11 @@ mod tests {
     fn concurrent_saves_get_different_numbers() {
         let dir = std::env::temp_dir().join(format!("numaio-receipts-{}", std::process::id()));
         fs::create_dir(&dir).expect("a directory");
-        let save = |made_at| save_new(&receipt(made_at), "irq", 3, |id| Ok(dir.join(id))).expect("saved");
+        let save =
+            |created_at| save_new(&receipt(created_at), "irq", 3, |id| Ok(dir.join(id))).expect("saved");
         let stored = [save(1), save(2)];
         let read = |path: &PathBuf| Receipt::from_json(&fs::read_to_string(path).expect("a file"));
-        let times = stored.each_ref().map(|(_, path)| read(path).expect("a receipt").made_at);
+        let times = stored.each_ref().map(|(_, path)| read(path).expect("a receipt").created_at);
         fs::remove_dir_all(&dir).expect("removed");
         assert_eq!((stored.map(|(id, _)| id), times), (["irq-4".to_owned(), "irq-5".to_owned()], [1, 2]));
     }

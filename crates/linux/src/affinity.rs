@@ -14,7 +14,8 @@ const WORDS: usize = (MAX_ID as usize + 1).div_ceil(u64::BITS as usize);
 /// # Errors
 /// [`ProbeError::Refused`] if the CPU does not exist, is offline or is outside the cpuset.
 pub fn pin(cpu: CpuId) -> Result<(), ProbeError> {
-    let refused = |why: String| ProbeError::Refused { what: format!("pin a thread to CPU {cpu}"), why };
+    let refused =
+        |why: String| ProbeError::Refused { call: format!("pin a thread to CPU {cpu}"), reason: why };
     let Some(wanted) = mask_of(cpu) else {
         return Err(refused("the CPU number exceeds the limit of the kernel".to_owned()));
     };

@@ -26,13 +26,13 @@ pub fn apply(root: &Root, change: &Change) -> Result<Change, ControlError> {
             let before = set(root, &interleave::path(*node), *weight)?;
             Ok(Change::InterleaveWeight { node: *node, weight: before })
         }
-        Change::AutomaticInterleave { on } => {
+        Change::AutomaticInterleave { enabled: on } => {
             let path = interleave::automatic_path(root).ok_or_else(|| ControlError::Refused {
                 what: change.to_string(),
                 why: "this kernel has no automatic interleave weights".to_owned(),
             })?;
             let before = set(root, &path, *on)?;
-            Ok(Change::AutomaticInterleave { on: before })
+            Ok(Change::AutomaticInterleave { enabled: before })
         }
         Change::Prefetchers { cpu, disabled } => set_prefetchers(root, *cpu, *disabled),
         Change::ReceiveTable { interface, queues } => set_receive_table(change, interface, queues),
@@ -275,7 +275,7 @@ mod tests {
         fs::write(folder.join("auto"), "true\n").expect("a mode");
         let root = Root::open(&dir).expect("a root");
         let changes = [
-            Change::AutomaticInterleave { on: false },
+            Change::AutomaticInterleave { enabled: false },
             Change::InterleaveWeight { node: NodeId(3), weight: 4 },
         ];
         for change in &changes {
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(
             inverses,
             [
-                Change::AutomaticInterleave { on: true },
+                Change::AutomaticInterleave { enabled: true },
                 Change::InterleaveWeight { node: NodeId(3), weight: 1 }
             ]
         );

@@ -165,7 +165,7 @@ fn virsh(what: &str, domain: &str, mut args: Vec<String>) -> Result<(), ControlE
         error => refused(what, error),
     })?;
     let Some(output) = outcome.processes.first() else { return Err(refused(what, "virsh did not run")) };
-    match output.ended {
+    match output.exit {
         ToolExit::Status(0) => Ok(()),
         ToolExit::TimeLimit => Err(refused(what, "virsh did not end within 30 s")),
         _ => {

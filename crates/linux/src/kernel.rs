@@ -94,8 +94,8 @@ impl Kernel {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let found = peers.iter().rev().find(|peer| peer.name() == name);
         found.cloned().ok_or_else(|| ProbeError::Refused {
-            what: format!("streams to {name}"),
-            why: "no numaio session with this peer".to_owned(),
+            call: format!("streams to {name}"),
+            reason: "no numaio session with this peer".to_owned(),
         })
     }
 
@@ -104,7 +104,7 @@ impl Kernel {
         if !io.has_all_devices() {
             return refused("I/O", "a stream group names no device of the workload");
         }
-        match &io.through {
+        match &io.path {
             IoPath::Disk(_) => crate::io::disk(&self.root, limit, io, &of_one_kind(io, disk_path)?),
             IoPath::Tcp(path) => {
                 self.peer(&path.peer)?.run(&self.root, limit, io, &of_one_kind(io, tcp_path)?)

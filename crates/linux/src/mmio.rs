@@ -113,7 +113,7 @@ impl RegisterMapping {
     fn new(root: &Root, register: MmioRegister) -> Result<Self, ProbeError> {
         let MmioRegister { pci, bar, offset } = register;
         let fail = |what: &str, why: String| {
-            Err(ProbeError::Refused { what: format!("{what} BAR {bar} of {pci}"), why })
+            Err(ProbeError::Refused { call: format!("{what} BAR {bar} of {pci}"), reason: why })
         };
         let file = match root.open_file(&bar_file(pci, bar), OFlags::RDONLY) {
             Ok(file) => file,

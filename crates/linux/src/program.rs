@@ -73,8 +73,8 @@ fn run_process(
     let began = Instant::now();
     let mut running = RunningTool::start(program, process).map_err(start_error)?;
     let guard = GroupGuard::start(running.id()).map_err(|error| ProbeError::Refused {
-        what: format!("start the guard of {program}"),
-        why: error.to_string(),
+        call: format!("start the guard of {program}"),
+        reason: error.to_string(),
     })?;
     let deadline = began + Duration::from_millis(u64::from(time_limit_ms));
     let (elapsed_ns, residency) = thread::scope(|scope| {
@@ -123,7 +123,7 @@ fn binding_error(workload: &ProgramWorkload) -> Option<ProbeError> {
             (format!("set the memory policy to node {}", place.nodes), why)
         }
     };
-    Some(ProbeError::Refused { what, why: why.to_string() })
+    Some(ProbeError::Refused { call: what, reason: why.to_string() })
 }
 
 /// Checks the pages of a program and its children until `stopped` disconnects; returns the check
@@ -155,7 +155,7 @@ fn residency(pages: &Pages, memory: NodeId) -> Residency {
     Residency {
         pages_checked: (all > 0).then(|| count(all)),
         pages_misplaced: count(misplaced().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add)),
-        found_on: misplaced().map(|(node, _)| *node).next(),
+        misplaced_on: misplaced().map(|(node, _)| *node).next(),
         huge_bytes: 0,
     }
 }
@@ -171,7 +171,7 @@ mod tests {
         pages.file_backed.insert(NodeId(1), 1 << 20);
         let found = residency(&pages, NodeId(0));
         assert_eq!((found.pages_checked, found.pages_misplaced), (Some(10), 1));
-        assert_eq!(found.found_on, Some(NodeId(2)));
+        assert_eq!(found.misplaced_on, Some(NodeId(2)));
         assert_eq!(residency(&Pages::default(), NodeId(0)), Residency::default());
     }
 }

@@ -4,5 +4,5 @@ use numaio_machine::probe::ProbeError;
 
 /// Returns the error for an invalid workload.
 pub fn refused<T>(what: &str, why: impl Into<String>) -> Result<T, ProbeError> {
-    Err(ProbeError::Refused { what: what.to_owned(), why: why.into() })
+    Err(ProbeError::Refused { call: what.to_owned(), reason: why.into() })
 }

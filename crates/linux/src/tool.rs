@@ -54,7 +54,7 @@ pub fn run(workload: &ToolWorkload) -> Result<ToolOutcome, ProbeError> {
     }
     let elapsed_ns = nanoseconds(began);
     let processes = running.into_iter().map(RunningTool::output).collect();
-    Ok(ToolOutcome { processes, elapsed_ns, there: Vec::new() })
+    Ok(ToolOutcome { processes, elapsed_ns, peer_processes: Vec::new() })
 }
 
 /// A running tool process; dropping it terminates the process.
@@ -77,8 +77,8 @@ impl RunningTool {
     /// As [`run`].
     pub fn start(program: &str, process: &ToolProcess) -> Result<Self, ProbeError> {
         let refused = |error: io::Error| match error.kind() {
-            ErrorKind::NotFound => ProbeError::Unsupported { what: program.to_owned() },
-            _ => ProbeError::Refused { what: format!("start {program}"), why: error.to_string() },
+            ErrorKind::NotFound => ProbeError::Unsupported { feature: program.to_owned() },
+            _ => ProbeError::Refused { call: format!("start {program}"), reason: error.to_string() },
         };
         let mut command = Command::new(program);
         command.args(&process.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -153,7 +153,7 @@ impl RunningTool {
         let (ended, cpu_ns) = self.ended().unwrap_or((ToolExit::TimeLimit, 0));
         let text = |from: Option<OutputReader>| from.map(OutputReader::text).unwrap_or_default();
         ToolOutput {
-            ended: if self.stopped { ToolExit::TimeLimit } else { ended },
+            exit: if self.stopped { ToolExit::TimeLimit } else { ended },
             stdout: text(self.stdout.take()),
             stderr: text(self.stderr.take()),
             cpu_ns,
@@ -279,8 +279,8 @@ mod tests {
         let outcome = run(&tool(processes, 10_000)).expect("a shell");
         let output = &outcome.processes[0];
         assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("one\n", "two\n"));
-        assert_eq!(output.ended, ToolExit::Status(3));
-        assert_eq!(outcome.processes[1].ended, ToolExit::Signal(9));
+        assert_eq!(output.exit, ToolExit::Status(3));
+        assert_eq!(outcome.processes[1].exit, ToolExit::Signal(9));
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("numaio-tool-{}", std::process::id()));
         let line = format!("sleep 1000 & echo $! > {}; trap '' TERM; wait; sleep 1000", file.display());
         let outcome = run(&tool(vec![shell(&line, CpuSet::new(), None)], 300)).expect("a shell");
-        assert_eq!(outcome.processes[0].ended, ToolExit::TimeLimit);
+        assert_eq!(outcome.processes[0].exit, ToolExit::TimeLimit);
         let child = std::fs::read_to_string(&file).expect("its child's number");
         let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
         assert!(state.is_empty() || state.contains(") Z "), "{state}");
@@ -332,14 +332,14 @@ mod tests {
         }
         fs::remove_dir(&group).expect("an empty cgroup");
         assert!(has_left, "it was killed while frozen");
-        assert_eq!(running.output().ended, ToolExit::TimeLimit);
+        assert_eq!(running.output().exit, ToolExit::TimeLimit);
     }
 
     #[test]
     fn kills_children_that_a_tool_leaves_behind() {
         let outcome = run(&tool(vec![shell("sleep 1000 & echo $!", CpuSet::new(), None)], 60_000));
         let output = outcome.expect("a shell").processes.remove(0);
-        assert_eq!(output.ended, ToolExit::Status(0));
+        assert_eq!(output.exit, ToolExit::Status(0));
         let stat = format!("/proc/{}/stat", output.stdout.trim());
         let patience = Instant::now() + Duration::from_secs(60);
         let is_running = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
@@ -355,7 +355,7 @@ mod tests {
             program: "no-such-tool-of-ours".into(),
             ..tool(vec![shell("", CpuSet::new(), None)], 1)
         };
-        assert_eq!(run(&absent), Err(ProbeError::Unsupported { what: "no-such-tool-of-ours".into() }));
+        assert_eq!(run(&absent), Err(ProbeError::Unsupported { feature: "no-such-tool-of-ours".into() }));
         let elsewhere = shell("true", CpuSet::one(CpuId(8000)), None);
         let error = run(&tool(vec![elsewhere], 1000)).expect_err("no such CPU");
         assert!(matches!(error, ProbeError::Refused { .. }), "{error}");

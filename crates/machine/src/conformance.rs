@@ -182,7 +182,7 @@ fn resides(residency: &Residency) {
     let checked = residency.pages_checked.unwrap_or(0);
     assert!(residency.pages_misplaced <= checked, "more misplaced pages than checked pages");
     assert_eq!(
-        residency.found_on.is_some(),
+        residency.misplaced_on.is_some(),
         residency.pages_misplaced > 0,
         "a node of misplaced pages only if there are some"
     );
@@ -406,7 +406,7 @@ pub fn io(machine: &dyn Probe, io: &IoWorkload) {
 fn ran_io(machine: &dyn Probe, io: &IoWorkload) -> IoOutcome {
     let outcome = machine.io(io).expect("a valid workload");
     assert_eq!(outcome.groups.len(), io.groups.len(), "an outcome for each group");
-    assert_eq!(outcome.cut, None, "the run is complete");
+    assert_eq!(outcome.interrupted, None, "the run is complete");
     let stretches = |group: &IoGroupOutcome| group.samples.iter().map(|sample| sample.ns).collect::<Vec<_>>();
     for group in &outcome.groups {
         takes_time(outcome.elapsed_ns, group.samples.iter().map(|sample| sample.ns));
@@ -455,7 +455,7 @@ pub fn mmio(machine: &dyn Probe, mmio: &MmioWorkload) {
 /// At the first violation.
 pub fn program(machine: &dyn Probe, program: &ProgramWorkload) {
     let outcome = machine.program(program).expect("a valid workload");
-    assert_eq!(outcome.output.ended, ToolExit::Status(0));
+    assert_eq!(outcome.output.exit, ToolExit::Status(0));
     assert!(outcome.elapsed_ns > 0 && !outcome.output.stdout.is_empty(), "{outcome:?}");
     resides(&outcome.residency);
     let refuses = |program: ProgramWorkload| {
@@ -468,7 +468,7 @@ pub fn program(machine: &dyn Probe, program: &ProgramWorkload) {
         refuses(ProgramWorkload { placement: Placement { cpus }, ..program.clone() });
     }
     let absent = ProgramWorkload { command: vec![NO_SUCH_PATH.to_owned()], ..program.clone() };
-    let unsupported = ProbeError::Unsupported { what: NO_SUCH_PATH.to_owned() };
+    let unsupported = ProbeError::Unsupported { feature: NO_SUCH_PATH.to_owned() };
     assert_eq!(machine.program(&absent), Err(unsupported), "a missing program");
 }
 
@@ -539,7 +539,13 @@ const SELF: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub fn fill_answers(mut answer: impl FnMut(LocateQuery, Result<LocateAnswer, LocateError>)) {
     let on = DeviceNumber { major: 8, minor: 1 };
     let path = |canonical: &str, kind, is| {
-        Ok(LocateAnswer::Path(PathFacts { canonical: canonical.to_owned(), kind, on, is, mount: Some(27) }))
+        Ok(LocateAnswer::Path(PathFacts {
+            canonical: canonical.to_owned(),
+            kind,
+            dev: on,
+            rdev: is,
+            mount: Some(27),
+        }))
     };
     let at = |path: &str| LocateQuery::Path { path: path.to_owned() };
     let null = DeviceNumber { major: 1, minor: 3 };
@@ -549,7 +555,7 @@ pub fn fill_answers(mut answer: impl FnMut(LocateQuery, Result<LocateAnswer, Loc
     answer(LocateQuery::Addresses { host: SELF.to_string() }, Ok(LocateAnswer::Addresses(vec![SELF])));
     let (interface, source) = ("lo".to_owned(), Some(SELF));
     let route = RouteFacts { interface, gateway: None, source, table: 255, weight: 1 };
-    answer(LocateQuery::Routes { to: SELF }, Ok(LocateAnswer::Routes(vec![route])));
+    answer(LocateQuery::Routes { destination: SELF }, Ok(LocateAnswer::Routes(vec![route])));
     let pid = NO_SUCH_PROCESS;
     answer(LocateQuery::Opened { pid }, Err(LocateError::Absent(format!("process {pid}"))));
 }
@@ -562,11 +568,11 @@ pub fn fill_answers(mut answer: impl FnMut(LocateQuery, Result<LocateAnswer, Loc
 /// At the first violation.
 pub fn locate(machine: &dyn Locate) {
     let root = machine.path("/").expect("every machine has a root");
-    assert_eq!((root.canonical.as_str(), root.kind, root.is), ("/", PathKind::Directory, None));
+    assert_eq!((root.canonical.as_str(), root.kind, root.rdev), ("/", PathKind::Directory, None));
     let null = machine.path("/dev/../dev/null").expect("every machine has /dev/null");
     assert_eq!(null.canonical, "/dev/null", "the path is canonical");
     assert_eq!(null.kind, PathKind::Character);
-    assert_eq!(null.is.expect("a device file has a number").to_string(), "1:3");
+    assert_eq!(null.rdev.expect("a device file has a number").to_string(), "1:3");
     let absent = machine.path(NO_SUCH_PATH).expect_err(NO_SUCH_PATH);
     assert!(matches!(absent, LocateError::Absent(_)), "{absent:?}");
 

@@ -57,7 +57,7 @@ pub enum Change {
     /// Whether the kernel sets the weights itself, from the firmware's bandwidths (Linux 6.16).
     AutomaticInterleave {
         /// Whether the automatic mode is on.
-        on: bool,
+        enabled: bool,
     },
     /// CPUs that may serve an interrupt (`Documentation/core-api/irq/irq-affinity.rst`).
     IrqAffinity {
@@ -181,7 +181,7 @@ pub struct AccessMonitor {
     /// Time over which samples are counted, in microseconds.
     pub aggregation_us: u64,
     /// Whether they are on.
-    pub on: bool,
+    pub enabled: bool,
 }
 
 /// A thread of a guest, as libvirt names it (virsh(1): vcpupin, emulatorpin, iothreadpin).
@@ -351,8 +351,8 @@ impl fmt::Display for Change {
             Self::InterleaveWeight { node, weight } => {
                 write!(f, "interleave weight of node {node} to {weight}")
             }
-            Self::AutomaticInterleave { on: true } => f.write_str("automatic interleave weights on"),
-            Self::AutomaticInterleave { on: false } => f.write_str("automatic interleave weights off"),
+            Self::AutomaticInterleave { enabled: true } => f.write_str("automatic interleave weights on"),
+            Self::AutomaticInterleave { enabled: false } => f.write_str("automatic interleave weights off"),
             Self::IrqAffinity { irq, cpus } => write!(f, "interrupt {irq} to CPUs {cpus}"),
             Self::RpsCpus { interface, queue, cpus } if cpus.is_empty() => {
                 write!(f, "RPS of {interface} rx-{queue} off")
@@ -396,7 +396,7 @@ impl fmt::Display for Change {
             }
             Self::AccessMonitor(monitor) => {
                 let pids: Vec<String> = monitor.processes.iter().map(|it| it.pid.to_string()).collect();
-                let state = if monitor.on { "on" } else { "off" };
+                let state = if monitor.enabled { "on" } else { "off" };
                 write!(f, "DAMON monitor of processes {} {state}", pids.join(", "))
             }
         }

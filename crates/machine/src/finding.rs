@@ -26,7 +26,7 @@ pub struct Finding {
     /// Affected object: `node 3`, `eth0`, `0000:3b:00.0`, `machine`.
     pub subject: String,
     /// One sentence that describes it.
-    pub what: String,
+    pub message: String,
     /// Files and values that show it.
     pub evidence: String,
     /// Suggested action.
@@ -39,7 +39,7 @@ impl Finding {
         severity: Severity,
         rule: &str,
         subject: impl Into<String>,
-        what: impl Into<String>,
+        message: impl Into<String>,
         evidence: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
@@ -47,7 +47,7 @@ impl Finding {
             severity,
             rule: rule.to_owned(),
             subject: subject.into(),
-            what: what.into(),
+            message: message.into(),
             evidence: evidence.into(),
             remedy: remedy.into(),
         }

@@ -16,7 +16,7 @@ pub trait Locate {
 /// A query to the kernel or the name resolver.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(tag = "of", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum LocateQuery {
     /// Attributes of the object at a path.
     Path {
@@ -32,7 +32,7 @@ pub enum LocateQuery {
     /// Routes of this process to an address.
     Routes {
         /// Destination address.
-        to: IpAddr,
+        destination: IpAddr,
     },
     /// Open files of a process.
     Opened {
@@ -72,10 +72,10 @@ pub struct PathFacts {
     /// Type of the object.
     pub kind: PathKind,
     /// Device that holds the object; file systems without a single device have an anonymous number.
-    pub on: DeviceNumber,
+    pub dev: DeviceNumber,
     /// Device that a device file refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub is: Option<DeviceNumber>,
+    pub rdev: Option<DeviceNumber>,
     /// Mount id, as in mountinfo (Linux 5.8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount: Option<u64>,
@@ -143,7 +143,6 @@ pub struct OpenFile {
     /// File descriptor.
     pub fd: u32,
     /// Target of its link in /proc: a path, `socket:[4711]`, `pipe:[5]`, `anon_inode:[eventpoll]`.
-    #[serde(rename = "leads_to")]
     pub target: String,
     /// Attributes of the target, if available.
     pub facts: Option<PathFacts>,
@@ -170,12 +169,12 @@ pub enum LocateError {
     #[error("{0} is only available on the machine itself")]
     NotLive(String),
     /// Any other error of the kernel or the resolver.
-    #[error("{what}: {why}")]
+    #[error("{query}: {reason}")]
     Failed {
         /// The query.
-        what: String,
+        query: String,
         /// The error text.
-        why: String,
+        reason: String,
     },
     /// The answer is of another kind than the query: the tape is corrupt.
     #[error("the tape is corrupt: the answer does not match the query for {0}")]
@@ -202,7 +201,7 @@ pub trait LocateExt: Locate {
 
     /// Returns the routes to an address.
     fn routes(&self, to: IpAddr) -> Result<Vec<RouteFacts>, LocateError> {
-        match self.query(LocateQuery::Routes { to })? {
+        match self.query(LocateQuery::Routes { destination: to })? {
             (_, LocateAnswer::Routes(routes)) => Ok(routes),
             (question, _) => Err(LocateError::OtherAnswer(question.to_string())),
         }
@@ -260,7 +259,7 @@ impl fmt::Display for LocateQuery {
         match self {
             Self::Path { path } => write!(f, "path {path}"),
             Self::Addresses { host } => write!(f, "addresses of {host}"),
-            Self::Routes { to } => write!(f, "route to {to}"),
+            Self::Routes { destination: to } => write!(f, "route to {to}"),
             Self::Opened { pid } => write!(f, "open files of process {pid}"),
             Self::ReceiveTable { interface } => write!(f, "RSS table of {interface}"),
         }

@@ -360,14 +360,14 @@ pub struct IoOutcome {
     pub cpu_ns: u64,
     /// Outcome of the peer of a network path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub there: Option<PeerOutcome>,
+    pub peer: Option<PeerOutcome>,
     /// Deviations from the request with reasons, as in
     /// `no O_DIRECT on tmpfs: through the page cache`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Reason if the run was interrupted; the samples are those taken before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut: Option<String>,
+    pub interrupted: Option<String>,
 }
 
 /// Outcome of the peer of a network path.
@@ -441,10 +441,10 @@ pub struct PingOutcome {
     pub residency: Residency,
     /// Outcome of the peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub there: Option<PeerOutcome>,
+    pub peer: Option<PeerOutcome>,
     /// Reason if the run was interrupted; the round trips are those made before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut: Option<String>,
+    pub interrupted: Option<String>,
 }
 
 impl PingOutcome {
@@ -459,8 +459,8 @@ impl PingOutcome {
             p99_ns: times.p99_ns,
             elapsed_ns: 0,
             residency: Residency::default(),
-            there: None,
-            cut: None,
+            peer: None,
+            interrupted: None,
         }
     }
 }
@@ -549,7 +549,7 @@ pub struct ToolOutcome {
     ///
     /// [`ToolPeer`]: crate::workload::ToolPeer
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub there: Vec<ToolOutput>,
+    pub peer_processes: Vec<ToolOutput>,
 }
 
 /// Outcome of a program of the user.
@@ -572,7 +572,7 @@ pub struct ProgramOutcome {
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ToolOutput {
     /// Exit status.
-    pub ended: ToolExit,
+    pub exit: ToolExit,
     /// Standard output; invalid UTF-8 is replaced.
     pub stdout: String,
     /// Its standard error.
@@ -584,7 +584,7 @@ pub struct ToolOutput {
 /// Exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(tag = "ended", content = "with", rename_all = "kebab-case")]
+#[serde(tag = "kind", content = "value", rename_all = "kebab-case")]
 pub enum ToolExit {
     /// Exited with a status.
     Status(i32),
@@ -603,7 +603,7 @@ pub struct Residency {
     /// Number of pages on another node than requested.
     pub pages_misplaced: u64,
     /// A node with misplaced pages.
-    pub found_on: Option<NodeId>,
+    pub misplaced_on: Option<NodeId>,
     /// Bytes of the buffers on huge pages.
     pub huge_bytes: u64,
 }
@@ -614,12 +614,12 @@ pub struct Residency {
 #[serde(tag = "error", rename_all = "kebab-case")]
 pub enum ProbeError {
     /// The kernel or a sandbox rejected a call.
-    #[error("{what}: {why}")]
+    #[error("{call}: {reason}")]
     Refused {
         /// The rejected call, as in `mbind to node 1`.
-        what: String,
+        call: String,
         /// The kernel's error text.
-        why: String,
+        reason: String,
     },
     /// The node's free memory is smaller than the buffers.
     #[error("node {node} has {free_bytes} bytes free, and the buffers need {needed_bytes}")]
@@ -632,16 +632,16 @@ pub enum ProbeError {
         free_bytes: u64,
     },
     /// The machine does not support the workload.
-    #[error("not supported on this machine: {what}")]
+    #[error("not supported on this machine: {feature}")]
     Unsupported {
         /// The missing feature or program.
-        what: String,
+        feature: String,
     },
     /// The tape has no (further) run of this workload.
-    #[error("not on the tape: {what}")]
+    #[error("not on the tape: {workload}")]
     NotOnTape {
         /// The workload.
-        what: String,
+        workload: String,
     },
     /// The tape contains an outcome of another kind.
     #[error("the tape is corrupt: the outcome is of another kind of workload")]

@@ -44,68 +44,50 @@ pub struct TapeHeader {
 enum Line {
     Text {
         file: String,
+        /// The first read with this content, if it is not the first read of all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        read: Option<u32>,
         text: String,
     },
     Bytes {
         file: String,
-        hex: String,
-    },
-    Changed {
-        #[serde(rename = "again")]
-        file: String,
-        read: u32,
-        text: String,
-    },
-    ChangedBytes {
-        #[serde(rename = "again")]
-        file: String,
-        read: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        read: Option<u32>,
         hex: String,
     },
     Link {
         link: String,
-        #[serde(rename = "to")]
         target: String,
     },
     Dir {
         dir: String,
     },
     Unreadable {
-        #[serde(rename = "unread")]
-        file: String,
-        why: ReadErrorKind,
+        unreadable: String,
+        error: ReadErrorKind,
     },
     Unreachable {
-        #[serde(rename = "unreachable")]
-        file: String,
-        why: ReadErrorKind,
+        unreachable: String,
+        error: ReadErrorKind,
     },
     Run {
         run: Workload,
-        #[serde(rename = "gave")]
         outcome: Outcome,
     },
     Failed {
         run: Workload,
-        #[serde(rename = "failed")]
         error: ProbeError,
     },
     Located {
-        #[serde(rename = "locate")]
         query: LocateQuery,
-        #[serde(rename = "told")]
         answer: LocateAnswer,
     },
     NotLocated {
-        #[serde(rename = "locate")]
         query: LocateQuery,
-        #[serde(rename = "untold")]
         error: LocateError,
     },
     Document {
-        #[serde(rename = "made")]
         document: serde_json::Value,
-        #[serde(rename = "of")]
         runs: RunRange,
     },
 }
@@ -115,12 +97,10 @@ impl Line {
         match self {
             Self::Text { file: path, .. }
             | Self::Bytes { file: path, .. }
-            | Self::Changed { file: path, .. }
-            | Self::ChangedBytes { file: path, .. }
             | Self::Link { link: path, .. }
             | Self::Dir { dir: path }
-            | Self::Unreadable { file: path, .. }
-            | Self::Unreachable { file: path, .. } => Some(path),
+            | Self::Unreadable { unreadable: path, .. }
+            | Self::Unreachable { unreachable: path, .. } => Some(path),
             Self::Run { .. }
             | Self::Failed { .. }
             | Self::Located { .. }
@@ -250,41 +230,28 @@ impl Tape {
             Line::Located { query, answer } => self.answers.add(query, Ok(answer)),
             Line::NotLocated { query, error } => self.answers.add(query, Err(error)),
             Line::Document { document, runs } => self.documents.push((document, runs)),
-            Line::Changed { file, read, text } => self.add_change(file, read, text.into_bytes()),
-            Line::ChangedBytes { file, read, hex } => self.add_change(file, read, bytes_of(&hex)?),
-            line => self.add_entry(line)?,
+            Line::Text { file, read, text } => self.add_content(file, read, text.into_bytes()),
+            Line::Bytes { file, read, hex } => self.add_content(file, read, bytes_of(&hex)?),
+            Line::Link { link, target } => _ = self.files.link(&link, &target),
+            Line::Dir { dir } => _ = self.files.dir(&dir),
+            Line::Unreadable { unreadable, error } => _ = self.files.unreadable(&unreadable, error),
+            Line::Unreachable { unreachable, error } => _ = self.files.unreachable(&unreachable, error),
         }
         Ok(())
     }
 
-    fn add_change(&mut self, path: String, read: u32, content: Vec<u8>) {
-        self.changes.entry(path).or_default().push(ChangedFile { read, content });
-    }
-
-    fn add_entry(&mut self, line: Line) -> Result<(), String> {
-        match line {
-            Line::Text { file, text } => self.files.file(&file, text),
-            Line::Bytes { file, hex } => self.files.file(&file, bytes_of(&hex)?),
-            Line::Link { link, target } => self.files.link(&link, &target),
-            Line::Dir { dir } => self.files.dir(&dir),
-            Line::Unreadable { file, why } => self.files.unreadable(&file, why),
-            Line::Unreachable { file, why } => self.files.unreachable(&file, why),
-            Line::Changed { .. }
-            | Line::ChangedBytes { .. }
-            | Line::Run { .. }
-            | Line::Failed { .. }
-            | Line::Located { .. }
-            | Line::NotLocated { .. }
-            | Line::Document { .. } => &mut self.files,
-        };
-        Ok(())
+    fn add_content(&mut self, path: String, read: Option<u32>, content: Vec<u8>) {
+        match read {
+            Some(read) => self.changes.entry(path).or_default().push(ChangedFile { read, content }),
+            None => _ = self.files.file(&path, content),
+        }
     }
 
     /// Formats the tape as text.
     pub fn to_text(&self) -> String {
         let files = self.files.entries().map(|(path, entry)| line_of_entry(path, entry));
         let changes = self.changes.iter().flat_map(|(path, changes)| {
-            changes.iter().map(move |change| line_of_change(path.clone(), change))
+            changes.iter().map(move |change| line_of_content(path, Some(change.read), &change.content))
         });
         let runs = self.runs.iter().map(|(run, result)| match result {
             Ok(outcome) => Line::Run { run: run.clone(), outcome: outcome.clone() },
@@ -332,30 +299,21 @@ fn header(line: &str) -> Result<TapeHeader, TapeError> {
     serde_json::from_str(line).map_err(|_| TapeError::NoHeader)
 }
 
-fn line_of_change(file: String, change: &ChangedFile) -> Line {
-    let read = change.read;
-    match text_or_hex(&change.content) {
-        Ok(text) => Line::Changed { file, read, text },
-        Err(hex) => Line::ChangedBytes { file, read, hex },
+fn line_of_content(path: &str, read: Option<u32>, content: &[u8]) -> Line {
+    let file = path.to_owned();
+    match std::str::from_utf8(content) {
+        Ok(text) => Line::Text { file, read, text: text.to_owned() },
+        Err(_) => Line::Bytes { file, read, hex: content.iter().map(|byte| format!("{byte:02x}")).collect() },
     }
-}
-
-/// Returns the content as text, or as hexadecimal digits if it is not UTF-8.
-fn text_or_hex(content: &[u8]) -> Result<String, String> {
-    let hex = |_| content.iter().map(|byte| format!("{byte:02x}")).collect();
-    std::str::from_utf8(content).map(str::to_owned).map_err(hex)
 }
 
 fn line_of_entry(path: &str, entry: &Entry) -> Line {
     match entry {
-        Entry::File(content) => match text_or_hex(content) {
-            Ok(text) => Line::Text { file: path.to_owned(), text },
-            Err(hex) => Line::Bytes { file: path.to_owned(), hex },
-        },
+        Entry::File(content) => line_of_content(path, None, content),
         Entry::Link(target) => Line::Link { link: path.to_owned(), target: target.clone() },
         Entry::Dir => Line::Dir { dir: path.to_owned() },
-        Entry::Unreadable(why) => Line::Unreadable { file: path.to_owned(), why: why.clone() },
-        Entry::Unreachable(why) => Line::Unreachable { file: path.to_owned(), why: why.clone() },
+        Entry::Unreadable(why) => Line::Unreadable { unreadable: path.to_owned(), error: why.clone() },
+        Entry::Unreachable(why) => Line::Unreachable { unreachable: path.to_owned(), error: why.clone() },
     }
 }
 
@@ -425,7 +383,7 @@ impl Probe for Replay {
         let next = locked(&self.left).get_mut(workload).and_then(Vec::pop);
         match next {
             Some(index) => self.tape.runs[index].1.clone(),
-            None => Err(ProbeError::NotOnTape { what: workload.to_string() }),
+            None => Err(ProbeError::NotOnTape { workload: workload.to_string() }),
         }
     }
 }
@@ -553,7 +511,7 @@ impl<M: Sysfs> Recording<M> {
             _ => return,
         };
         if before != content && changes.len() < MAX_CHANGES {
-            tape.add_change(place.to_owned(), read, content.to_vec());
+            tape.add_content(place.to_owned(), Some(read), content.to_vec());
         }
     }
 

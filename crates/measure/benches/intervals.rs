@@ -155,7 +155,7 @@ fn measurement(seed: u64, visits: usize, has_stalls: bool) -> (f64, Vec<CellVisi
 fn workload(node: &NodeSpec, streams: u32) -> IoWorkload {
     let through = IoPath::Disk(DiskPath {
         path: format!("/dev/{}", devices::NAME),
-        at: 0,
+        offset: 0,
         bytes: 1 << 30,
         method: DiskMethod::Uring,
         direct: true,
@@ -169,13 +169,13 @@ fn workload(node: &NodeSpec, streams: u32) -> IoWorkload {
         device: 0,
     };
     IoWorkload {
-        through,
+        path: through,
         others: Vec::new(),
         groups: vec![group],
         block_bytes: 128 << 10,
         depth: 16,
         sampling: Sampling::Window { milliseconds: 500, slices: SLICES },
-        most_bytes: None,
+        max_bytes: None,
     }
 }
 

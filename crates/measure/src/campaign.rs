@@ -91,13 +91,13 @@ fn prepare(topology: &Topology, options: &Options) -> Result<(Vec<Target>, Vec<W
                         "node {node}: buffers of {size} per thread are smaller than four times the last-level \
                          cache, so values may be those of the cache"
                     );
-                    warnings.push(Warning { rule: "possibly-cached".into(), what });
+                    warnings.push(Warning { rule: "possibly-cached".into(), message: what });
                 }
                 targets.push(target);
             }
             Err(error) => {
                 let what = format!("node {node} is left out: {error}");
-                warnings.push(Warning { rule: "target-left-out".into(), what });
+                warnings.push(Warning { rule: "target-left-out".into(), message: what });
                 first_error.get_or_insert(error);
             }
         }
@@ -151,7 +151,7 @@ fn measured_cell(copy: NodeCell<CopyWorkload>, measured: Measured) -> Cell {
         samples: visit.samples,
         start_skew_ns: visit.start_skew_ns,
         residency: visit.residency,
-        set_aside: visit.set_aside,
+        excluded: visit.excluded,
     });
     Cell {
         target: copy.cpu_node,

@@ -139,7 +139,7 @@ fn run_pairs(
         let Workload::Counted(counted) = workload else { return Err(ProbeError::OtherOutcome) };
         let outcome = setting.probe.counted(counted).map_err(explain)?;
         let taken = taken(options, counted, &outcome)?;
-        if taken.set_aside.is_none() {
+        if taken.excluded.is_none() {
             outcomes.borrow_mut()[index].push(outcome);
         }
         Ok(taken)
@@ -213,7 +213,7 @@ fn rows(
                 }
                 Err(why) => {
                     let what = format!("a number of threads is left out: {why}");
-                    warnings.push(Warning { rule: "threads-left-out".to_owned(), what });
+                    warnings.push(Warning { rule: "threads-left-out".to_owned(), message: what });
                     error.get_or_insert(why);
                 }
             }
@@ -327,7 +327,7 @@ fn seconds(options: &CounterOptions, outcome: &ProgramOutcome) -> Result<f64, Pr
         CountedSubject::Program { command } => command.first().map_or("", String::as_str),
         _ => "",
     };
-    match outcome.output.ended {
+    match outcome.output.exit {
         ToolExit::Status(0) => Ok(outcome.elapsed_ns as f64 / 1e9),
         ToolExit::Status(status) => {
             let last = outcome.output.stderr.lines().last().unwrap_or_default();
@@ -347,7 +347,7 @@ const NO_SUCH_PROGRAM: &str = "no such program";
 fn explain(error: ProbeError) -> ProbeError {
     match error {
         // Loops are missing, too, but name themselves otherwise.
-        ProbeError::Unsupported { what } if !what.ends_with(" loop") => {
+        ProbeError::Unsupported { feature: what } if !what.ends_with(" loop") => {
             failed(&what, NO_SUCH_PROGRAM.to_owned())
         }
         error => error,
@@ -356,7 +356,7 @@ fn explain(error: ProbeError) -> ProbeError {
 
 fn not_found(error: ProbeError) -> CampaignError {
     match explain(error) {
-        ProbeError::Refused { what: program, why } if why == NO_SUCH_PROGRAM => {
+        ProbeError::Refused { call: program, reason: why } if why == NO_SUCH_PROGRAM => {
             CampaignError::ProgramNotFound { program }
         }
         error => CampaignError::Nothing(error),

@@ -141,8 +141,8 @@ fn without_clock(outcome: &MmioOutcome, ns: u64) -> f64 {
 /// Returns the error of a device that does not answer.
 fn unanswered(register: MmioRegister) -> ProbeError {
     ProbeError::Refused {
-        what: format!("read {register}"),
-        why: "every read returned 0xffffffff: the device does not answer, or the register has this value"
+        call: format!("read {register}"),
+        reason: "every read returned 0xffffffff: the device does not answer, or the register has this value"
             .to_owned(),
     }
 }

@@ -205,7 +205,7 @@ impl Campaign<'_> {
         let visit = |index: usize, workload: &Workload| {
             let visited = self.engine.read(&self.setting.probe.run(workload)?)?;
             let taken = VisitOutcome::from_figures(&visited.figures);
-            if taken.set_aside.is_none() {
+            if taken.excluded.is_none() {
                 tails.borrow_mut()[index].push((visited.p99_ns, visited.min_ns));
             }
             taken.with_figure(workload)
@@ -285,7 +285,7 @@ fn tcp(setting: &Setting, cell: &Cell, options: &PingOptions, far: &RemoteEnd) -
         peer: far.peer.clone(),
         cpus: setting.topology.usable_cpus(cell.cpu_node),
         memory: cell.memory,
-        there: place.map(|place| (place.cpus.clone(), place.memory)),
+        peer_placement: place.map(|place| (place.cpus.clone(), place.memory)),
         parts,
         milliseconds: options.window_ms,
         slices: options.slices,
@@ -324,10 +324,12 @@ impl PingEngine {
     /// Distinguishes a missing program from other errors.
     fn missing(&self, error: ProbeError) -> CampaignError {
         match (self, error) {
-            (Self::Perftest(perftest), ProbeError::Unsupported { what }) => CampaignError::NoProgram {
-                program: what,
-                remedy: perftest.remedy().unwrap_or_default().to_owned(),
-            },
+            (Self::Perftest(perftest), ProbeError::Unsupported { feature: what }) => {
+                CampaignError::NoProgram {
+                    program: what,
+                    remedy: perftest.remedy().unwrap_or_default().to_owned(),
+                }
+            }
             (_, error) => CampaignError::Nothing(error),
         }
     }
@@ -383,7 +385,7 @@ fn halved(outcome: &PingOutcome) -> PingFigures {
         groups: vec![outcome.medians_ns.iter().map(|ns| half(*ns)).collect()],
         elapsed_ns: outcome.elapsed_ns,
         residency: both_ends(outcome),
-        ended_early: outcome.cut.clone(),
+        ended_early: outcome.interrupted.clone(),
         ..VisitFigures::default()
     };
     PingFigures { figures, p99_ns: half(outcome.p99_ns), min_ns: half(outcome.min_ns) }
@@ -392,14 +394,14 @@ fn halved(outcome: &PingOutcome) -> PingFigures {
 /// Sums the residency of the buffers of both ends.
 fn both_ends(outcome: &PingOutcome) -> Residency {
     let own = &outcome.residency;
-    let Some(there) = outcome.there.as_ref().map(|there| &there.residency) else { return own.clone() };
+    let Some(there) = outcome.peer.as_ref().map(|there| &there.residency) else { return own.clone() };
     Residency {
         pages_checked: own
             .pages_checked
             .zip(there.pages_checked)
             .map(|(own, there)| own.saturating_add(there)),
         pages_misplaced: own.pages_misplaced.saturating_add(there.pages_misplaced),
-        found_on: own.found_on.or(there.found_on),
+        misplaced_on: own.misplaced_on.or(there.misplaced_on),
         huge_bytes: own.huge_bytes.saturating_add(there.huge_bytes),
     }
 }

@@ -31,7 +31,7 @@ impl Caches {
 /// Returns the warning that a node's cache size is assumed.
 pub fn caches_assumed(node: NodeId) -> Warning {
     let what = format!("the caches of node {node} are unknown; 32 MiB are assumed");
-    Warning { rule: "caches-assumed".into(), what }
+    Warning { rule: "caches-assumed".into(), message: what }
 }
 
 /// Divides a buffer size among threads.

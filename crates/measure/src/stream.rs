@@ -135,7 +135,7 @@ fn rows(
             Ok(cpus) => cpus,
             Err(why) => {
                 let what = format!("node {cpu_node} is left out: {why}");
-                warnings.push(Warning { rule: "node-left-out".into(), what });
+                warnings.push(Warning { rule: "node-left-out".into(), message: what });
                 error.get_or_insert(why);
                 continue;
             }
@@ -220,7 +220,7 @@ fn choose_loop(
         all().filter(|pair| wanted(pair) && memory_shortage(pair).is_none()).partition(local);
     if near.is_empty() && far.is_empty() {
         let why = all().filter(wanted).find_map(|pair| memory_shortage(&pair));
-        return Err(why.unwrap_or(ProbeError::Unsupported { what: "memory that may be used".into() }));
+        return Err(why.unwrap_or(ProbeError::Unsupported { feature: "memory that may be used".into() }));
     }
     let places = first.into_iter().chain(near).chain(far);
     let mut trial = trial::first_that_works(places.map(|(row, memory)| {

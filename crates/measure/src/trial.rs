@@ -67,7 +67,7 @@ pub fn run<L: Copy>(
         loops.iter().zip(&seen).map(|(one, values)| (*one, median(values))).collect();
     match choose(&trials, traffic) {
         Some((chosen, per_s)) => Ok(Trial { chosen, per_s, trials, elapsed_ns, c_library: None }),
-        None => Err(failure.unwrap_or(ProbeError::Unsupported { what: "loop that works".into() })),
+        None => Err(failure.unwrap_or(ProbeError::Unsupported { feature: "loop that works".into() })),
     }
 }
 

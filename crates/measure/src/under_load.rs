@@ -84,14 +84,16 @@ impl<'a> UnderLoad<'a> {
                 if seen.shared_cpus.len() == 1 { "CPU" } else { "CPUs" },
                 seen.shared_cpus
             );
-            provenance.warnings.push(Warning { rule: "load-shares-cpus".into(), what });
+            provenance.warnings.push(Warning { rule: "load-shares-cpus".into(), message: what });
         }
         if let Some(why) = &seen.misplaced {
-            provenance.warnings.push(Warning { rule: "load-misplaced".into(), what: format!("load: {why}") });
+            provenance
+                .warnings
+                .push(Warning { rule: "load-misplaced".into(), message: format!("load: {why}") });
         }
         for index in &seen.crowded {
             let what = format!("the load {} has more threads than CPUs", self.loads[*index].load);
-            provenance.warnings.push(Warning { rule: "load-crowded".into(), what });
+            provenance.warnings.push(Warning { rule: "load-crowded".into(), message: what });
         }
     }
 

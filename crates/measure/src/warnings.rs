@@ -18,7 +18,7 @@ const DRIFT: f64 = 0.05;
 const MOST_NAMED: usize = 12;
 
 fn warning(rule: &str, what: String) -> Warning {
-    Warning { rule: rule.to_owned(), what }
+    Warning { rule: rule.to_owned(), message: what }
 }
 
 /// Returns warnings about the machine, from its conditions before and after. Frequencies are

@@ -148,13 +148,13 @@ impl Machine {
             device: 0,
         };
         let workload = IoWorkload {
-            through: IoPath::Disk(disk()),
+            path: IoPath::Disk(disk()),
             others: Vec::new(),
             groups: mix.iter().map(group).collect(),
             block_bytes: 128 << 10,
             depth: 16,
             sampling: Sampling::Window { milliseconds: 500, slices: 5 },
-            most_bytes: None,
+            max_bytes: None,
         };
         self.machine.io_truth(&workload).expect("it runs").iter().sum()
     }
@@ -163,7 +163,7 @@ impl Machine {
 fn disk() -> DiskPath {
     DiskPath {
         path: format!("/dev/{}", devices::NAME),
-        at: 0,
+        offset: 0,
         bytes: 1 << 30,
         method: DiskMethod::Uring,
         direct: true,
@@ -200,7 +200,10 @@ fn device_cases(seed: u64, every_node: bool) -> Vec<Case> {
 }
 
 fn represented(levels: &[Vec<NodeId>], direction: Direction) -> Vec<ClassRepresentative> {
-    levels.iter().map(|nodes| ClassRepresentative { direction, by: nodes[0], nodes: nodes.clone() }).collect()
+    levels
+        .iter()
+        .map(|nodes| ClassRepresentative { direction, node: nodes[0], nodes: nodes.clone() })
+        .collect()
 }
 
 fn mixed(direction: Direction, mix: &[NodeStreams]) -> IoSelection {

@@ -203,7 +203,7 @@ fn note_unknown_memory(
     unknown: &mut Vec<UnknownPart>,
 ) {
     let mut note =
-        |what: &str, remedy: &str| unknown.push(UnknownPart { what: what.into(), remedy: remedy.into() });
+        |what: &str, remedy: &str| unknown.push(UnknownPart { name: what.into(), remedy: remedy.into() });
     if traffic.bytes_on.is_empty() {
         note("the place of the program's memory", "run as root, or as the user of the program");
     }
@@ -230,7 +230,7 @@ fn device_costs(
 ) -> Result<Vec<DeviceCost>, UnknownPart> {
     let name = &device.device;
     let target = device.node.ok_or_else(|| UnknownPart {
-        what: format!("the node of {name}"),
+        name: format!("the node of {name}"),
         remedy: "numaio topology lists devices and why a node is unknown".into(),
     })?;
     let topology = evidence.machine.topology;
@@ -238,7 +238,7 @@ fn device_costs(
     let directions = measured(&evidence.machine, target, position);
     if directions.is_empty() {
         let what = format!("the bandwidth of {name} by node");
-        return Err(UnknownPart { what, remedy: format!("run numaio model --node {target}") });
+        return Err(UnknownPart { name: what, remedy: format!("run numaio model --node {target}") });
     }
     // The kernel counts bytes of storage only.
     let is_storage = position.is_some_and(|position| is_storage(&topology.devices[position]));
@@ -399,7 +399,7 @@ mod tests {
             listed.contains(&"run numaio stream") && listed.contains(&"run numaio latency"),
             "{listed:?}"
         );
-        assert!(cost.unknown.iter().any(|part| part.what == "the node of sda"));
+        assert!(cost.unknown.iter().any(|part| part.name == "the node of sda"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub fn fit(record: Record, topology: &Topology, rule: ClassOptions) -> Model {
     let targets: NodeSet = record.cells.iter().map(|cell| cell.target).collect();
     let targets = targets.iter().map(|target| {
         let devices = topology.devices_on(target).map(|device| device.name()).collect();
-        fit_target(&record, rule, target, devices, topology.neighbours(target))
+        fit_target(&record, rule, target, devices, topology.neighbors(target))
     });
     Model { schema: MODEL_SCHEMA.to_owned(), targets: targets.collect(), record }
 }
@@ -49,20 +49,20 @@ fn fit_target(
     rule: ClassOptions,
     target: NodeId,
     devices: Vec<String>,
-    neighbours: NodeSet,
+    neighbors: NodeSet,
 ) -> TargetModel {
     let directions = [Direction::Write, Direction::Read]
         .into_iter()
-        .filter_map(|direction| fit_direction(record, &neighbours, rule, target, direction))
+        .filter_map(|direction| fit_direction(record, &neighbors, rule, target, direction))
         .collect();
-    TargetModel { target, devices, neighbors: neighbours, directions }
+    TargetModel { target, devices, neighbors, directions }
 }
 
 /// Returns `None` if the direction was not requested. The local cell belongs to both directions, so
 /// it implies a direction only without other cells.
 fn fit_direction(
     record: &Record,
-    neighbours: &NodeSet,
+    neighbors: &NodeSet,
     rule: ClassOptions,
     target: NodeId,
     direction: Direction,
@@ -85,7 +85,7 @@ fn fit_direction(
         cells.iter().filter_map(|(node, cell)| bandwidth(*node, cell, local)).collect();
     let missing = cells.iter().filter(|(_, cell)| figure(cell).is_none()).map(|(node, _)| *node).collect();
     let points: Vec<Point> = nodes.iter().map(point).collect();
-    let first = neighbours.union(&NodeSet::one(target));
+    let first = neighbors.union(&NodeSet::one(target));
     let classes = classify(&points, rule.classes, rule.level, &first);
     Some(DirectionModel { direction, rule: rule.classes, level: rule.level, classes, nodes, missing })
 }

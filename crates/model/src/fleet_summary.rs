@@ -87,7 +87,7 @@ pub fn fleet_host_summary(data: &FleetData, name: &str) -> Result<FleetHostSumma
         schema: FLEET_HOST_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         host: host.name.clone(),
-        seen_at: host.seen_at,
+        observed_at: host.observed_at,
         group_hosts: group.hosts.len() as u32,
         facts: host.facts.clone(),
         differences: differences(&members).into_iter().filter(differs).map(own_variant).collect(),
@@ -245,7 +245,7 @@ mod tests {
     fn fleet() -> FleetData {
         let host = |name: &str, kernel| FleetHost {
             name: name.to_owned(),
-            seen_at: 5,
+            observed_at: 5,
             facts: vec![
                 fact(FactKind::Hardware, "cpu-model", "X"),
                 fact(FactKind::Setting, "kernel", kernel),

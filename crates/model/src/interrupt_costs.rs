@@ -30,10 +30,10 @@ pub fn interrupt_loss(topology: &Topology, records: &[IoRecord], device: &Device
     let loss = |direction: Direction| {
         let best = |record| by_node(record, direction).into_values().max_by(f64::total_cmp);
         let lost = (1.0 - best(far)? / best(near)?).max(0.0);
-        Some(Loss { direction: Some(direction), least: lost, most: lost })
+        Some(Loss { direction: Some(direction), low: lost, high: lost })
     };
     let mut losses: Vec<Loss> = [Direction::Write, Direction::Read].into_iter().filter_map(loss).collect();
-    losses.sort_by(|a, b| b.most.total_cmp(&a.most));
+    losses.sort_by(|a, b| b.high.total_cmp(&a.high));
     (!losses.is_empty()).then_some(InterruptLoss { own, current, losses })
 }
 
@@ -151,11 +151,11 @@ mod tests {
         let distant = topology(0);
         let found = interrupt_loss(&distant, &records, &distant.devices[0]).expect("a loss");
         assert_eq!((found.own, found.current, found.losses.len()), (NodeId(7), NodeId(0), 1));
-        assert!((found.losses[0].most - 0.25).abs() < 0.01, "{found:?}");
+        assert!((found.losses[0].high - 0.25).abs() < 0.01, "{found:?}");
         assert_eq!(interrupt_loss(&distant, &records[..1], &distant.devices[0]), None, "one node only");
         let own = topology(28);
         let none = interrupt_loss(&own, &records, &own.devices[0]).expect("a loss of zero");
-        assert_eq!(none.losses[0].most, 0.0);
+        assert_eq!(none.losses[0].high, 0.0);
     }
 
     #[test]

@@ -65,7 +65,7 @@ mod tests {
     fn throttled_model_is_never_selected() {
         let both = [Write, Read];
         let mut throttled = at(3, paper());
-        let warning = Warning { rule: THROTTLED.to_owned(), what: String::new() };
+        let warning = Warning { rule: THROTTLED.to_owned(), message: String::new() };
         throttled.record.provenance.warnings.push(warning);
         assert_eq!(counts(&[throttled.clone(), at(2, interrupted())], &both), Some(2));
         assert_eq!(counts(&[throttled], &both), None);

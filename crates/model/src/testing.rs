@@ -21,7 +21,7 @@ pub fn reading(medians: &[f64]) -> Reading {
         samples: 10,
         start_skew_ns: 0,
         residency: Default::default(),
-        set_aside: None,
+        excluded: None,
     };
     let summary = Summary::of(medians, Some(PooledNoise { relative_sd: 0.002, freedom: 20 }));
     Reading { visits: (0..).zip(medians).map(visit).collect(), settled: true, summary, failure: None }
@@ -47,8 +47,8 @@ pub fn cell(direction: Direction, groups: &[(u32, u32)], gbit_per_s: f64) -> IoC
         block_bytes: 128 << 10,
         operation: None,
         bytes_per_s: about(gbit_per_s * 1e9 / 8.0),
-        of_loads: Vec::new(),
-        of_groups: Vec::new(),
+        load_bytes_per_s: Vec::new(),
+        group_bytes_per_s: Vec::new(),
         cpu_ns_per_byte: None,
         remote: None,
     }

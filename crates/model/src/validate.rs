@@ -48,7 +48,7 @@ pub fn note_represented(directions: &mut [ValidatedDirection], view: &View, reco
     let of_direction = directions.iter_mut().filter(|one| Some(one.direction) == view.direction);
     for verdict in of_direction.flat_map(|one| &mut one.verdicts).filter(|it| it.measured == view.name) {
         let wanted = record.method.represented.iter().filter(|class| Some(class.direction) == view.direction);
-        let measured = wanted.filter(|class| view.node(class.by).is_some());
+        let measured = wanted.filter(|class| view.node(class.node).is_some());
         let nodes: NodeSet = measured.flat_map(|class| class.nodes.iter().copied()).collect();
         verdict.represented = verdict.not_measured.intersection(&nodes);
     }

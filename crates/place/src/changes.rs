@@ -44,19 +44,19 @@ pub fn apply(
     mut receipt: Receipt,
     save: &mut dyn FnMut(&Receipt) -> Result<(), String>,
 ) -> Result<Receipt, ApplyError> {
-    receipt.underway = Some(0);
+    receipt.progress = Some(0);
     save(&receipt).map_err(ApplyError::ReceiptNotSaved)?;
     for index in 0..receipt.applied.len() {
         let inverse = control.apply(&receipt.applied[index].change).map_err(ApplyError::Failed);
         let saved = inverse.and_then(|inverse| {
             receipt.applied[index].inverse = inverse;
-            receipt.underway = Some(index + 1).filter(|count| *count < receipt.applied.len());
+            receipt.progress = Some(index + 1).filter(|count| *count < receipt.applied.len());
             save(&receipt)
                 .map_err(ApplyError::ReceiptNotSaved)
-                .inspect_err(|_| receipt.underway = Some(index + 1))
+                .inspect_err(|_| receipt.progress = Some(index + 1))
         });
         if let Err(why) = saved {
-            receipt.applied.truncate(receipt.underway.unwrap_or(0));
+            receipt.applied.truncate(receipt.progress.unwrap_or(0));
             return Err(roll_back(control, receipt, why, save));
         }
     }
@@ -89,7 +89,7 @@ pub fn relocate(
     save: &mut dyn FnMut(&Receipt) -> Result<(), String>,
 ) -> Result<(Receipt, RelocationReport), ApplyError> {
     let mut report = RelocationReport::default();
-    receipt.underway = Some(0);
+    receipt.progress = Some(0);
     save(&receipt).map_err(ApplyError::ReceiptNotSaved)?;
     for index in 0..receipt.applied.len() {
         if let Err(why) = apply_one(control, &receipt.applied[index].change, &mut report) {
@@ -97,7 +97,7 @@ pub fn relocate(
             return Err(roll_back(control, receipt, ApplyError::Failed(why), save));
         }
     }
-    receipt.underway = None;
+    receipt.progress = None;
     match save(&receipt) {
         Ok(()) => Ok((receipt, report)),
         Err(why) => Err(roll_back(control, receipt, ApplyError::ReceiptNotSaved(why), save)),
@@ -142,7 +142,7 @@ fn roll_back(
     }
     // `revert` returns them in reverse order.
     receipt.applied = left.iter().rev().cloned().collect();
-    receipt.underway = Some(left.len());
+    receipt.progress = Some(left.len());
     // If this fails, the receipt saved before still restores the machine: it has more changes.
     let _ = save(&receipt);
     ApplyError::PartiallyApplied { why: why.to_string(), left }

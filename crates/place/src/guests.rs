@@ -108,8 +108,8 @@ fn libvirt_thread(guest: &GuestStatus, thread: &GuestThread) -> Option<LibvirtTh
     match &thread.role {
         _ if !guest.configuration.libvirt => None,
         ThreadRole::Vcpu { number } => Some(LibvirtThread::Vcpu { number: *number }),
-        ThreadRole::Io { name } => {
-            let number = name.strip_prefix("iothread")?.parse().ok()?;
+        ThreadRole::Io { io_thread } => {
+            let number = io_thread.strip_prefix("iothread")?.parse().ok()?;
             Some(LibvirtThread::IoThread { number })
         }
         ThreadRole::Emulator if thread.tid == guest.pid => Some(LibvirtThread::Emulator),
@@ -282,7 +282,7 @@ mod tests {
     fn guest(arguments: &str) -> GuestStatus {
         let line = format!("qemu-system-x86_64\0-name\0guest=web\0{arguments}");
         let configuration = parse_command_line(line.as_bytes(), None).expect("a guest");
-        let io = ThreadRole::Io { name: "iothread1".into() };
+        let io = ThreadRole::Io { io_thread: "iothread1".into() };
         GuestStatus {
             pid: 70,
             start_time: 9,

@@ -144,7 +144,7 @@ mod tests {
         let is_pages = |applied: &AppliedChange| matches!(applied.change, Change::ProcessPages(_));
         assert_eq!(planned.iter().map(is_pages).collect::<Vec<bool>>(), [false, false, true]);
         let (receipt, report) = move_it(&machine).expect("moved");
-        assert_eq!((report.threads, report.moved_bytes, receipt.underway), (2, 8192, None));
+        assert_eq!((report.threads, report.moved_bytes, receipt.progress), (2, 8192, None));
         assert!(machine.nodes.borrow().values().all(|node| *node == NodeId(7)));
         assert!(machine.affinity.borrow().values().all(|of| *of == cpus("14-15")));
         assert!(undo(&machine, "a", receipt).expect("the same machine").0.is_empty());

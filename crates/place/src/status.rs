@@ -63,8 +63,8 @@ pub fn used_devices(topology: &Topology, open: &Resolved) -> Vec<DeviceUse> {
 /// Returns the steps from the process, exclusive, to the device, inclusive.
 fn device_path(open: &Resolved, near: &NearDevice) -> String {
     let steps = open.path_to(near);
-    let end = steps.iter().position(|step| step.what == near.name).map_or(steps.len(), |index| index + 1);
-    steps.iter().take(end).skip(1).map(|step| step.what.as_str()).collect::<Vec<&str>>().join(" -> ")
+    let end = steps.iter().position(|step| step.name == near.name).map_or(steps.len(), |index| index + 1);
+    steps.iter().take(end).skip(1).map(|step| step.name.as_str()).collect::<Vec<&str>>().join(" -> ")
 }
 
 /// Returns the share of the amounts that is on nodes in `near`; none without amounts.
@@ -119,7 +119,7 @@ mod tests {
     fn open() -> Resolved {
         let step = |from: Option<usize>, what: &str| Step {
             from,
-            what: what.into(),
+            name: what.into(),
             source: String::new(),
             value: String::new(),
         };

@@ -72,11 +72,11 @@ impl<'a> PlacementWatch<'a> {
             |device: &Device| self.plan.targets.iter().any(|target| device.has_name(&target.device));
         let moved = self.devices.iter().filter_map(|(device, before)| {
             let bytes = bytes_moved(root, device.kind, &device.names)?.saturating_sub(*before);
-            Some(DeviceObservation { device: device.name(), of_plan: of_plan(device), bytes })
+            Some(DeviceObservation { device: device.name(), planned: of_plan(device), bytes })
         });
         let mut devices: Vec<DeviceObservation> =
-            moved.filter(|device| device.of_plan || device.bytes > 0).collect();
-        devices.sort_by_key(|device| (!device.of_plan, std::cmp::Reverse(device.bytes)));
+            moved.filter(|device| device.planned || device.bytes > 0).collect();
+        devices.sort_by_key(|device| (!device.planned, std::cmp::Reverse(device.bytes)));
         Verification {
             schema: VERIFICATION_SCHEMA.to_owned(),
             machine: self.plan.machine.fingerprint.clone(),

@@ -18,7 +18,7 @@ pub fn balance_event_text(event: &BalanceEvent, explain: bool, unit: BandwidthUn
         BalanceEventKind::Decision(decision) if decision.to.is_none() && !explain => return None,
         BalanceEventKind::Decision(decision) => decided(decision, unit),
         BalanceEventKind::Moved(moved) => moved_text(moved),
-        BalanceEventKind::MoveFailed { group, why } => {
+        BalanceEventKind::MoveFailed { group, reason: why } => {
             format!("{}: not moved: {}", clean(group), clean(why))
         }
         BalanceEventKind::Ended { moves, moved_bytes } => {
@@ -181,8 +181,8 @@ fn reason(reason: &BalanceReason, rate: &dyn Fn(f64) -> String) -> String {
         ),
         BalanceReason::BestNode => "no other node promises more".to_owned(),
         BalanceReason::NoDevice => "it uses no device whose node is known".to_owned(),
-        BalanceReason::LowRate { least_bytes_per_s } => {
-            format!("it exchanges less than {} with devices", rate(*least_bytes_per_s))
+        BalanceReason::LowRate { min_bytes_per_s } => {
+            format!("it exchanges less than {} with devices", rate(*min_bytes_per_s))
         }
         BalanceReason::NotLimited { device_busy } => {
             format!("it uses less of the device than it could; the device is busy {}", percent(*device_busy))
@@ -190,7 +190,7 @@ fn reason(reason: &BalanceReason, rate: &dyn Fn(f64) -> String) -> String {
         BalanceReason::NoModel { node } => {
             format!("node {node} has no model: numaio model --node {node} measures it")
         }
-        BalanceReason::SmallGain { gain, least } => {
+        BalanceReason::SmallGain { gain, min_gain: least } => {
             format!("the gain of {} is below {}", percent(*gain), percent(*least))
         }
         BalanceReason::HighCost { cost_s, horizon_s } => {
@@ -215,16 +215,18 @@ fn rule_text(reason: &BalanceReason) -> String {
         BalanceReason::Monitoring { move_bytes } => {
             format!("{} to move: accesses are monitored first", format_size(*move_bytes))
         }
-        BalanceReason::CoolDown { left_s } => format!("moved recently: stays for {left_s:.0} s more"),
+        BalanceReason::CoolDown { remaining_s: left_s } => {
+            format!("moved recently: stays for {left_s:.0} s more")
+        }
         BalanceReason::Settling => "rates settle after another move".to_owned(),
-        BalanceReason::Ineffective { realized, left_s } => format!(
+        BalanceReason::Ineffective { realized, remaining_s: left_s } => format!(
             "the last move realized {} of its predicted gain: stays for {left_s:.0} s more",
             percent(*realized)
         ),
         BalanceReason::ByteLimit { move_bytes } => {
             format!("{} exceed the limit of moved memory per second", format_size(*move_bytes))
         }
-        BalanceReason::TooMuchMemory { move_bytes, most_bytes } => {
+        BalanceReason::TooMuchMemory { move_bytes, max_bytes: most_bytes } => {
             format!("{} exceed the limit of a move, {}", format_size(*move_bytes), format_size(*most_bytes))
         }
         BalanceReason::OutsideCpuset => "its cpuset allows no other node".to_owned(),

@@ -24,7 +24,7 @@ pub fn baseline_text(comparison: &BaselineComparison, style: &TextStyle) -> Stri
     page.paragraph(0, 2, &format!("{machine}: {verdict}"));
     for documents in &comparison.documents {
         let (before, after) = (date(documents.before_at), date(documents.after_at));
-        page.paragraph(2, 4, &format!("{}: {before} compared with {after}", short(&documents.what)));
+        page.paragraph(2, 4, &format!("{}: {before} compared with {after}", short(&documents.kind)));
     }
     if !comparison.classes.is_empty() {
         page.blank();

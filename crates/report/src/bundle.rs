@@ -25,7 +25,7 @@ pub struct MachineDocuments {
     /// The newest topology; among topologies without a time, the last one added.
     pub topology: Option<Topology>,
     /// The time of `topology`, in seconds since 1970, if known.
-    pub seen_at: Option<u64>,
+    pub observed_at: Option<u64>,
     /// Copy models with their bandwidth classes.
     pub models: Vec<Model>,
     /// STREAM records.
@@ -111,8 +111,8 @@ impl Bundle {
         match document {
             Document::Topology(it) => {
                 let machine = self.machine_mut(&owner(&it.topology.identity));
-                if machine.topology.is_none() || it.seen_at >= machine.seen_at {
-                    (machine.topology, machine.seen_at) = (Some(it.topology), it.seen_at);
+                if machine.topology.is_none() || it.observed_at >= machine.observed_at {
+                    (machine.topology, machine.observed_at) = (Some(it.topology), it.observed_at);
                 }
             }
             Document::Model(it) => self.machine_mut(&owner(&it.record.provenance.machine)).models.push(*it),
@@ -260,7 +260,8 @@ impl MachineDocuments {
     }
 
     fn documents(&self) -> serde_json::Result<Vec<serde_json::Value>> {
-        let topology = self.topology.iter().map(|it| TopologyDocument::with_time(it.clone(), self.seen_at));
+        let topology =
+            self.topology.iter().map(|it| TopologyDocument::with_time(it.clone(), self.observed_at));
         let mut documents: Vec<serde_json::Value> =
             topology.map(serde_json::to_value).collect::<Result<_, _>>()?;
         for model in &self.models {

@@ -48,7 +48,7 @@ pub fn cost_text(cost: &ProgramCost, style: &TextStyle) -> String {
     if !cost.unknown.is_empty() {
         page.heading("Unknown");
         for part in &cost.unknown {
-            page.paragraph(2, 4, &format!("{}: {}", part.what, part.remedy));
+            page.paragraph(2, 4, &format!("{}: {}", part.name, part.remedy));
         }
     }
     page.into_text()

@@ -17,7 +17,7 @@ pub fn devices_text(devices: &[DeviceDescription], omitted: &[OmittedDevice], st
         page.blank();
         devices.iter().for_each(|device| notes(&mut page, device));
     }
-    for OmittedDevice { name, why } in omitted {
+    for OmittedDevice { name, reason: why } in omitted {
         page.paragraph(0, 4, &format!("{}: omitted: {why}", short(name)));
     }
     page.into_text()
@@ -142,7 +142,7 @@ fn source_note(source: &ValueSource) -> Option<String> {
         }
         ValueSource::Link { link } => Some(format!("at most, by the link: {link}")),
         ValueSource::Discovered { .. } => None,
-        ValueSource::Assumed { why } => Some(format!("assumed: {why}")),
+        ValueSource::Assumed { reason: why } => Some(format!("assumed: {why}")),
     }
 }
 

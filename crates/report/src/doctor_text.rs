@@ -33,9 +33,9 @@ pub fn doctor_text(diagnosis: &Diagnosis, detail: Detail, style: &TextStyle) -> 
             Detail::Brief => headline(&mut page, &group),
         }
     }
-    if !diagnosis.unseen.is_empty() && detail == Detail::Complete {
+    if !diagnosis.not_checked.is_empty() && detail == Detail::Complete {
         page.heading("Not checked");
-        diagnosis.unseen.iter().for_each(|unseen| page.paragraph(2, 2, unseen));
+        diagnosis.not_checked.iter().for_each(|unseen| page.paragraph(2, 2, unseen));
     }
     page.into_text()
 }
@@ -47,7 +47,7 @@ fn group_findings(findings: &[DiagnosedFinding]) -> Vec<Vec<&DiagnosedFinding>> 
         let same = |group: &&mut Vec<&DiagnosedFinding>| {
             let first = group[0];
             let key = |it: &DiagnosedFinding| {
-                (it.finding.severity, it.finding.rule.clone(), it.finding.what.clone())
+                (it.finding.severity, it.finding.rule.clone(), it.finding.message.clone())
             };
             let same_cost = match (&first.cost, &found.cost) {
                 // The ways to measure differ by the subject alone.
@@ -71,7 +71,7 @@ const MOST_LINES: usize = 4;
 fn headline(page: &mut TextPage, group: &[&DiagnosedFinding]) {
     let finding = &group[0].finding;
     let subjects = subjects::joined(group.iter().map(|found| &found.finding.subject));
-    page.finding(0, finding.severity, &format!("{subjects}: {} [{}]", finding.what, finding.rule));
+    page.finding(0, finding.severity, &format!("{subjects}: {} [{}]", finding.message, finding.rule));
 }
 
 fn write(page: &mut TextPage, group: &[&DiagnosedFinding]) {
@@ -117,7 +117,7 @@ fn lines(page: &mut TextPage, write: impl Fn(&mut TextPage, &str), texts: impl I
 pub(crate) fn cost(cost: &Cost) -> String {
     match cost {
         Cost::Nothing => "none by itself".to_owned(),
-        Cost::Unknown { find_out } => format!("unknown: {find_out}"),
+        Cost::Unknown { measure: find_out } => format!("unknown: {find_out}"),
         Cost::Known { target, losses, basis } => {
             let losses: Vec<String> = losses.iter().map(loss).collect();
             let of = target.map(|node| format!(" of devices on node {node}")).unwrap_or_default();
@@ -133,7 +133,7 @@ fn loss(loss: &Loss) -> String {
         None => " of both directions",
     };
     let percent = |share: f64| format!("{:.0}", share * 100.0);
-    let (least, most) = (percent(loss.least), percent(loss.most));
+    let (least, most) = (percent(loss.low), percent(loss.high));
     match least == most {
         true => format!("{most} %{of}"),
         false => format!("{least} to {most} %{of}"),
@@ -154,17 +154,17 @@ mod tests {
         let fix = Fix { commands: vec![command.clone()], undo: vec![format!("{command}\u{1b}[2J")] };
         let [rule, subject, what, evidence, remedy] =
             ["rule", "node 0", "The link is slow.", "file", "Reseat the card."].map(str::to_owned);
-        let finding = Finding { severity: Severity::Warning, rule, subject, what, evidence, remedy };
+        let finding = Finding { severity: Severity::Warning, rule, subject, message: what, evidence, remedy };
         let diagnosis = Diagnosis {
             schema: String::new(),
             numaio: String::new(),
             machine: Identity::default(),
             source: MachineSource::Live,
-            seen_at: None,
+            observed_at: None,
             devices: Vec::new(),
             verdict: None,
             findings: vec![DiagnosedFinding { finding, cost: Cost::Nothing, fix }],
-            unseen: Vec::new(),
+            not_checked: Vec::new(),
         };
         let text =
             doctor_text(&diagnosis, Detail::Complete, &TextStyle { width: 80, ..TextStyle::default() });

@@ -92,7 +92,7 @@ impl Column {
             Self::One(_) | Self::Both => cell.bytes_per_s.median(),
             Self::OfBoth(direction) => {
                 let part = cell.groups.iter().position(|group| group.direction == direction)?;
-                Some(cell.of_groups.get(part)?.as_ref()?.median)
+                Some(cell.group_bytes_per_s.get(part)?.as_ref()?.median)
             }
         }
     }

@@ -171,8 +171,8 @@ fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block_size: bool) {
 
 /// States which nodes a measured node represents.
 pub(crate) fn representative_note(class: &ClassRepresentative) -> String {
-    let others = class.nodes.iter().filter(|node| **node != class.by).map(NodeId::to_string);
-    format!("Node {} represents {} (one class of the model).", class.by, joined(others, ", "))
+    let others = class.nodes.iter().filter(|node| **node != class.node).map(NodeId::to_string);
+    format!("Node {} represents {} (one class of the model).", class.node, joined(others, ", "))
 }
 
 /// Writes how many measurements were saved by measuring one node of each class.
@@ -183,7 +183,7 @@ pub(crate) fn write_savings(page: &mut TextPage, record: &IoRecord, cells: &[Ran
         .iter()
         .map(|class| {
             let represented = cells.iter().filter(|(cell, _)| {
-                node_pair(cell).is_some_and(|(_, memory)| memory == class.by)
+                node_pair(cell).is_some_and(|(_, memory)| memory == class.node)
                     && cell.groups.iter().all(|group| group.direction == class.direction)
             });
             represented.count() * class.nodes.len().saturating_sub(1)
@@ -218,7 +218,7 @@ pub(crate) fn write_mixes(page: &mut TextPage, cells: &[RankedCell]) {
         let total =
             cell_text(Some(&cell.bytes_per_s), |reading| reading.median().map(|value| figures.format(value)));
         let parts = cell
-            .of_groups
+            .group_bytes_per_s
             .iter()
             .map(|part| part.as_ref().map_or_else(|| "-".to_owned(), |part| figures.format(part.median)));
         table.row([Cell::from(cell_name(cell)), Cell::from(total), Cell::from(joined(parts, " + "))]);

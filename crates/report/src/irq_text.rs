@@ -183,8 +183,8 @@ pub fn receipts_text(receipts: &[(&str, &Receipt)], style: &TextStyle) -> String
         } else {
             format!(" of {}", receipt.devices.join(", "))
         };
-        page.heading(&format!("{id}{of}, {}", date(receipt.made_at)));
-        if let Some(made) = receipt.underway {
+        page.heading(&format!("{id}{of}, {}", date(receipt.created_at)));
+        if let Some(made) = receipt.progress {
             let all = receipt.applied.len();
             page.paragraph(2, 2, &format!("Interrupted: {made} of {all} changes were applied for certain."));
         }

@@ -48,7 +48,7 @@ pub fn jobs_text(jobs: &[Job], style: &TextStyle) -> String {
 /// Formats the details of a job.
 pub fn job_text(job: &Job, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    let why = if job.why.is_empty() { String::new() } else { format!(": {}", job.why) };
+    let why = if job.reason.is_empty() { String::new() } else { format!(": {}", job.reason) };
     page.heading(&format!("Job {}, {}{why}", job.id, job.shown_state()));
     let runs = if job.runs > 1 { format!(", run {}", job.runs) } else { String::new() };
     let environment: Vec<String> =
@@ -103,7 +103,7 @@ pub fn queue_text(transfers: &[QueuedTransfer], style: &TextStyle) -> String {
         ("DEVICES", Align::Left),
     ];
     let mut table = Table::new(columns).shrink_first("DEVICES");
-    for QueuedTransfer { user, what, devices, bytes, capacity } in transfers {
+    for QueuedTransfer { user, subject: what, devices, bytes, capacity } in transfers {
         table.row([
             Cell::from(user.clone()),
             what.clone().into(),
@@ -116,7 +116,7 @@ pub fn queue_text(transfers: &[QueuedTransfer], style: &TextStyle) -> String {
     }
     page.table(0, &table.without_empty_columns());
     let waiting = transfers.iter().filter(|transfer| transfer.capacity.position.is_some());
-    waiting.for_each(|QueuedTransfer { user, what, capacity, .. }| {
+    waiting.for_each(|QueuedTransfer { user, subject: what, capacity, .. }| {
         page.paragraph(0, 2, &format!("{user}, {what}: {}", lent_text(capacity)));
     });
     page.into_text()
@@ -130,7 +130,7 @@ fn lent_line(who: &str, lent: Option<&LentCapacity>) -> String {
 /// Describes what a daemon lends: `suspended, position 1: sda serves 1 at once`.
 fn lent_text(lent: &LentCapacity) -> String {
     let position =
-        lent.position.map_or_else(String::new, |position| format!("position {position}: {}", lent.why));
+        lent.position.map_or_else(String::new, |position| format!("position {position}: {}", lent.reason));
     let threads = lent.threads.map_or_else(String::new, |threads| count(threads as usize, "thread"));
     let starts = lent.starts_in.map_or_else(String::new, |time| format!("probably starts in {time} s"));
     joined([lent.state.name().to_owned(), share(lent), threads, position, starts], ", ")
@@ -230,7 +230,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
-            "  7  cut    2026-11-21 03:24 UTC     12  2 GiB of 4 GiB  0.54 GB/s       1  \
+            "  7  interrupted  2026-11-21 03:24 UTC     12  2 GiB of 4 GiB  0.54 GB/s       1  \
              numaio copy -a 'my data/' host:to"
         );
         assert!(lines[2].contains("  8  done ") && lines[2].contains("  2 GiB  "), "{text}");
@@ -244,7 +244,7 @@ mod tests {
         job.command.push(CommandArg::Bytes(b"\xff it's".to_vec()));
         let text = job_text(&job, &TextStyle::default());
         for part in [
-            "Job 7, cut: its process no longer exists\n",
+            "Job 7, interrupted: its process no longer exists\n",
             "numaio copy -a 'my data/' host:to '\u{fffd} it'\\''s'\n",
             "Directory: /home/ada\n",
             "Environment: NUMAIO_SSH=/opt/ssh\n",

@@ -24,7 +24,7 @@ pub fn near_text(handles: &[Resolved], explain: bool, style: &TextStyle) -> Stri
             page.paragraph(
                 2,
                 4,
-                &format!("{severity}: {}: {} [{}]", finding.subject, finding.what, finding.rule),
+                &format!("{severity}: {}: {} [{}]", finding.subject, finding.message, finding.rule),
             );
             if !finding.remedy.is_empty() {
                 page.paragraph(6, 2, &format!("remedy: {}", finding.remedy));
@@ -42,7 +42,7 @@ fn steps(page: &mut TextPage, chain: &[Step]) {
         depths.push(depth);
         let indent = 2 * depth;
         let arrow = if depth > 0 { "-> " } else { "" };
-        page.paragraph(indent, 2, &format!("{arrow}{}", step.what));
+        page.paragraph(indent, 2, &format!("{arrow}{}", step.name));
         let evidence = phrases::joined([&step.source, &step.value], ": ");
         if !evidence.is_empty() {
             page.paragraph(indent + 5, 2, &evidence);

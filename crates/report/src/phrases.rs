@@ -236,7 +236,7 @@ pub(crate) fn sriov(device: &Device) -> String {
         Some(Sriov::Physical { total, functions }) => {
             format!("{} of {}", functions.len(), count(*total as usize, "virtual function"))
         }
-        Some(Sriov::Virtual { of }) => format!("virtual function of {of}"),
+        Some(Sriov::Virtual { physical_function: of }) => format!("virtual function of {of}"),
     }
 }
 
@@ -272,7 +272,7 @@ impl FindingGroup {
 /// Groups findings that differ only in subject and evidence, in the order of first occurrence.
 pub(crate) fn group_findings(findings: &[Finding]) -> Vec<FindingGroup> {
     let mut groups: Vec<FindingGroup> = Vec::new();
-    for Finding { severity, rule, subject, what, evidence, remedy } in findings {
+    for Finding { severity, rule, subject, message: what, evidence, remedy } in findings {
         let same = |group: &&mut FindingGroup| {
             (group.severity, &group.rule, &group.what, &group.remedy) == (*severity, rule, what, remedy)
         };

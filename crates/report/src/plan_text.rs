@@ -21,7 +21,7 @@ pub fn plan_text(plan: &Plan, style: &TextStyle) -> String {
     page.heading("Comparison with simple plans");
     page.table(2, &comparison_table(plan, style.unit));
     for rejected in &plan.rejected {
-        page.paragraph(2, 2, &format!("{}: {}", rule(rejected.rule), rejected.why));
+        page.paragraph(2, 2, &format!("{}: {}", rule(rejected.rule), rejected.reason));
     }
     if !plan.problem.assumptions.is_empty() {
         page.heading("Assumptions");
@@ -143,7 +143,7 @@ fn origin(rates: &[PathRates], way: &PlannedPath) -> &'static str {
     let of = rates.iter().find(|it| it.device_node == way.device_node && it.memory_node == way.memory_node);
     match of.map(|rates| rates.origin) {
         Some(RateOrigin::Measured) => "measured I/O",
-        Some(RateOrigin::Modelled) => "the copy model",
+        Some(RateOrigin::Modeled) => "the copy model",
         Some(RateOrigin::Assumed) => "assumption",
         Some(RateOrigin::Given) | None => "the problem",
     }

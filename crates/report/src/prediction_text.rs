@@ -62,7 +62,7 @@ fn write_head(page: &mut TextPage, prediction: &IoPrediction) {
         ),
     );
     for warning in &prediction.warnings {
-        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
+        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.message, warning.rule));
     }
 }
 
@@ -101,7 +101,7 @@ fn write_mix(page: &mut TextPage, mix: &MixPrediction) {
         errors.map(|error| error.0),
     ));
     table.row(row("sharing models, by probability", mix.limits, errors.map(|error| error.1)));
-    for model in mix.selected.iter().filter(|_| !mix.rivals.is_empty()).chain(&mix.rivals) {
+    for model in mix.selected.iter().filter(|_| !mix.alternatives.is_empty()).chain(&mix.alternatives) {
         let title = format!("- {} ({})", model_title(model.model), percent(model.probability));
         table.row(row(&title, model.estimate, None));
     }
@@ -139,7 +139,7 @@ fn write_mix(page: &mut TextPage, mix: &MixPrediction) {
 fn write_loaded(page: &mut TextPage, loaded: &LoadedPrediction) {
     let loads: Vec<String> = loaded.loads.iter().map(Load::to_string).collect();
     page.heading(&format!("Under load {}: {}", loads.join(","), streams_text(&loaded.mix.streams)));
-    let all = loaded.nodes.iter().map(|node| node.idle.bytes_per_s);
+    let all = loaded.nodes.iter().map(|node| node.unloaded.bytes_per_s);
     let figures = NumberFormat::bandwidth(page.style().unit, all);
     let unit = figures.unit();
     let mut table = Table::new([
@@ -158,9 +158,9 @@ fn write_loaded(page: &mut TextPage, loaded: &LoadedPrediction) {
         };
         table.row([
             node.node.to_string().into(),
-            figures.format(node.idle.bytes_per_s).into(),
-            figures.format(node.left.bytes_per_s).into(),
-            figures.range(node.left.low, node.left.high).into(),
+            figures.format(node.unloaded.bytes_per_s).into(),
+            figures.format(node.loaded.bytes_per_s).into(),
+            figures.range(node.loaded.low, node.loaded.high).into(),
             basis.into(),
         ]);
     }
@@ -350,7 +350,7 @@ mod tests {
             equation_1: around(3.2),
             limits: around(3.6),
             selected: Some(model(SharingModel::Bytes, 0.8, 3.6)),
-            rivals: vec![model(SharingModel::TimeByStreams, 0.15, 3.1)],
+            alternatives: vec![model(SharingModel::TimeByStreams, 0.15, 3.1)],
             flows: vec![flow(2, 2.25, 1.2, LimitedBy::Path), flow(7, 3.6, 2.4, LimitedBy::Device)],
             measured: Some(MixMeasurement {
                 estimate: around(3.55),
@@ -383,12 +383,12 @@ mod tests {
                 streams: vec![NodeStreams { node: NodeId(7), streams: 6 }],
                 flows: vec![flow(7, 3.6, 3.6, LimitedBy::Path)],
                 measured: None,
-                rivals: Vec::new(),
+                alternatives: Vec::new(),
                 ..mix
             }),
             loaded: None,
             suggested: Some(suggested()),
-            warnings: vec![Warning { rule: "drift".into(), what: "it drifted".into() }],
+            warnings: vec![Warning { rule: "drift".into(), message: "it drifted".into() }],
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn write(page: &mut TextPage, what: &str, provenance: &Provenance, me
         page.paragraph(0, 2, "INCOMPLETE: some requested values are missing or unsettled.");
     }
     for warning in &provenance.warnings {
-        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
+        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.message, warning.rule));
     }
 }
 

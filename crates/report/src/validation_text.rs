@@ -30,7 +30,7 @@ pub fn validation_text(validation: &Validation, style: &TextStyle) -> String {
         &format!("Measured: {}; latest {}", devices.join(", "), record_header::date(validation.measured_at)),
     );
     for warning in &validation.warnings {
-        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
+        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.message, warning.rule));
     }
     for direction in &validation.directions {
         write_direction(&mut page, direction);

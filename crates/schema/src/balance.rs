@@ -45,7 +45,7 @@ pub enum BalanceEventKind {
         /// The group.
         group: String,
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// The balancer ended.
     Ended {
@@ -172,7 +172,7 @@ pub enum BalanceReason {
     /// It exchanges too few bytes.
     LowRate {
         /// The least rate in bytes per second.
-        least_bytes_per_s: f64,
+        min_bytes_per_s: f64,
     },
     /// The device has time left: the program limits itself.
     NotLimited {
@@ -189,7 +189,7 @@ pub enum BalanceReason {
         /// Predicted gain as a share of the group's rate.
         gain: f64,
         /// The least gain.
-        least: f64,
+        min_gain: f64,
     },
     /// The move costs more than it gains within the horizon.
     HighCost {
@@ -220,7 +220,7 @@ pub enum BalanceReason {
     /// It was moved a short time ago.
     CoolDown {
         /// Seconds that remain.
-        left_s: f64,
+        remaining_s: f64,
     },
     /// Rates change, because a group with the same device was just moved.
     Settling,
@@ -229,7 +229,7 @@ pub enum BalanceReason {
         /// Measured gain as a share of the predicted one.
         realized: f64,
         /// Seconds until the next attempt.
-        left_s: f64,
+        remaining_s: f64,
     },
     /// The limit of moved bytes per second is used up.
     ByteLimit {
@@ -241,7 +241,7 @@ pub enum BalanceReason {
         /// Memory to move.
         move_bytes: u64,
         /// The limit.
-        most_bytes: u64,
+        max_bytes: u64,
     },
     /// The target node has too little free memory.
     TargetFull {

@@ -34,7 +34,7 @@ pub struct BaselineComparison {
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ComparedDocuments {
     /// What was measured: `copy model`, `STREAM`, `latency` or `I/O`.
-    pub what: String,
+    pub kind: String,
     /// Time of the earlier measurement, in seconds since 1970.
     pub before_at: u64,
     /// Time of the later measurement, in seconds since 1970.

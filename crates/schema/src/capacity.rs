@@ -27,7 +27,7 @@ pub struct LentCapacity {
     pub position: Option<u64>,
     /// Why it waits; otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub why: String,
+    pub reason: String,
     /// Seconds until it probably starts, if that can be estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_in: Option<u64>,
@@ -89,7 +89,7 @@ pub struct QueuedTransfer {
     /// The user: a user of the daemon, or a user of its host.
     pub user: String,
     /// What it transfers: a root of the daemon, or the process on its host.
-    pub what: String,
+    pub subject: String,
     /// Devices that it uses, each with its direction.
     pub devices: Vec<String>,
     /// Bytes so far.

@@ -16,7 +16,7 @@ pub struct ProgramCost {
     /// Fingerprint of the machine.
     pub machine: String,
     /// Time of observation in seconds since 1970.
-    pub seen_at: u64,
+    pub observed_at: u64,
     /// Process ID; `None` for a command that numaio started.
     pub pid: Option<u32>,
     /// Name of the process, or the command.
@@ -133,7 +133,7 @@ pub struct DeviceCost {
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct UnknownPart {
     /// What is unknown.
-    pub what: String,
+    pub name: String,
     /// The command or step that measures it.
     pub remedy: String,
 }

@@ -67,7 +67,7 @@ pub struct OmittedDevice {
     /// Its name.
     pub name: String,
     /// The reason.
-    pub why: String,
+    pub reason: String,
 }
 
 /// A value with its source.
@@ -138,7 +138,7 @@ pub enum ValueSource {
     /// An assumption.
     Assumed {
         /// The reason.
-        why: String,
+        reason: String,
     },
 }
 
@@ -243,7 +243,7 @@ impl<T> Sourced<T> {
 
     /// Creates an assumed value.
     pub fn assumed(value: T, why: impl Into<String>) -> Self {
-        Self { value, source: ValueSource::Assumed { why: why.into() } }
+        Self { value, source: ValueSource::Assumed { reason: why.into() } }
     }
 }
 

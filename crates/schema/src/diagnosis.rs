@@ -25,7 +25,7 @@ pub struct Diagnosis {
     /// Time of discovery in seconds since 1970; `None` for a copied tree of files, which does not
     /// record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen_at: Option<u64>,
+    pub observed_at: Option<u64>,
     /// Names of the requested devices; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Diagnosis {
     pub findings: Vec<DiagnosedFinding>,
     /// Checks that were not possible, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unseen: Vec<String>,
+    pub not_checked: Vec<String>,
 }
 
 /// A finding with its cost and fix.
@@ -50,14 +50,13 @@ pub struct DiagnosedFinding {
     /// The cost.
     pub cost: Cost,
     /// The fix and its reversal.
-    #[serde(rename = "mend")]
     pub fix: Fix,
 }
 
 /// The cost of a finding.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(tag = "is", rename_all = "kebab-case")]
+#[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Cost {
     /// A share of a bandwidth that was measured, or reported by the registers of a link.
     Known {
@@ -71,7 +70,7 @@ pub enum Cost {
     /// The cost is not known.
     Unknown {
         /// How to measure the cost, as text.
-        find_out: String,
+        measure: String,
     },
     /// No cost by itself.
     Nothing,
@@ -84,16 +83,16 @@ pub struct Loss {
     /// The direction; `None` if both are equal.
     pub direction: Option<Direction>,
     /// Lower bound of the share, from 0 to 1.
-    pub least: f64,
+    pub low: f64,
     /// Upper bound of the share.
-    pub most: f64,
+    pub high: f64,
 }
 
 impl Cost {
     /// Returns the maximum loss as a share; `None` if it is unknown.
     pub fn most(&self) -> Option<f64> {
         match self {
-            Self::Known { losses, .. } => losses.iter().map(|loss| loss.most).max_by(f64::total_cmp),
+            Self::Known { losses, .. } => losses.iter().map(|loss| loss.high).max_by(f64::total_cmp),
             Self::Unknown { .. } => None,
             Self::Nothing => Some(0.0),
         }

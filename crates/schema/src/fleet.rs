@@ -23,7 +23,7 @@ pub struct FleetHost {
     /// The name that the fleet uses: Slurm's node name, ssh's destination, or the host name.
     pub name: String,
     /// Time of the facts, in seconds since 1970.
-    pub seen_at: u64,
+    pub observed_at: u64,
     /// The facts, by name.
     pub facts: Vec<Fact>,
 }

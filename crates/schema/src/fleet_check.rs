@@ -129,9 +129,9 @@ pub struct FactDeviation {
     /// The value of like hosts; empty if they lack it.
     pub expected: String,
     /// Number of hosts of the group with the expected value.
-    pub like_expected: u32,
+    pub hosts_with_expected: u32,
     /// Number of hosts of the group with the host's value, itself included.
-    pub like_host: u32,
+    pub hosts_with_value: u32,
     /// Deviating figures that this difference explains, most significant first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub explains: Vec<FigureDeviation>,
@@ -143,7 +143,7 @@ pub struct FactDeviation {
 /// Figures that deviate together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(tag = "of", rename_all = "kebab-case")]
+#[serde(tag = "scope", rename_all = "kebab-case")]
 pub enum FigureScope {
     /// All figures of the host.
     Host,

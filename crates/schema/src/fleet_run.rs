@@ -46,7 +46,7 @@ impl FleetRun {
 /// How a run reaches its hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(tag = "is", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FleetLauncher {
     /// Jobs of Slurm.
     Slurm(SlurmLaunch),
@@ -187,15 +187,22 @@ pub enum FleetHostState {
     /// It ended without a report: node failure, time limit, cancellation, lost connection.
     Lost,
     /// Its report cannot be read.
-    Half,
+    Unreadable,
     /// It has neither a report nor a job.
     Missing,
 }
 
 impl FleetHostState {
     /// All states.
-    pub const ALL: [Self; 7] =
-        [Self::Measured, Self::Running, Self::Queued, Self::Failed, Self::Lost, Self::Half, Self::Missing];
+    pub const ALL: [Self; 7] = [
+        Self::Measured,
+        Self::Running,
+        Self::Queued,
+        Self::Failed,
+        Self::Lost,
+        Self::Unreadable,
+        Self::Missing,
+    ];
 
     /// Returns the name of the state.
     pub fn name(self) -> &'static str {
@@ -205,13 +212,13 @@ impl FleetHostState {
             Self::Queued => "queued",
             Self::Failed => "failed",
             Self::Lost => "lost",
-            Self::Half => "half",
+            Self::Unreadable => "unreadable",
             Self::Missing => "missing",
         }
     }
 
     /// Returns whether `numaio fleet resume` measures a host in this state.
     pub fn is_resumable(self) -> bool {
-        matches!(self, Self::Failed | Self::Lost | Self::Half | Self::Missing)
+        matches!(self, Self::Failed | Self::Lost | Self::Unreadable | Self::Missing)
     }
 }

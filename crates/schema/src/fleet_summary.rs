@@ -134,7 +134,7 @@ pub struct FleetHostSummary {
     /// The host.
     pub host: String,
     /// Time of its newest facts in seconds since 1970; 0 if unknown.
-    pub seen_at: u64,
+    pub observed_at: u64,
     /// Name of its group.
     pub group: String,
     /// Number of hosts of its group, itself included.

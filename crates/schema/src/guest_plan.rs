@@ -19,7 +19,7 @@ pub struct GuestPlan {
     /// Version of numaio that created it.
     pub numaio: String,
     /// Time of creation in seconds since 1970.
-    pub made_at: u64,
+    pub created_at: u64,
     /// The host.
     pub machine: Identity,
     /// Whether the source was this machine, a tape or a simulation.
@@ -175,7 +175,7 @@ pub struct PlannedFunction {
     /// Its address.
     pub address: PciAddress,
     /// Its physical function.
-    pub of: String,
+    pub physical_function: String,
     /// Its node, if known.
     pub node: Option<NodeId>,
     /// Whether the physical function is a network interface.
@@ -187,7 +187,7 @@ pub struct PlannedFunction {
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GuestPlanValue {
     /// The least share of its demand that a guest gets, from 0 to 1.
-    pub least_share: f64,
+    pub min_share: f64,
     /// Bandwidth of all demands in bytes per second.
     pub bytes_per_s: f64,
     /// Sum of the ranks of nodes that the guests use, seen from their devices; lower is better.

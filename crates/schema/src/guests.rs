@@ -22,7 +22,7 @@ pub struct GuestsDocument {
     pub machine: Identity,
     /// Time of observation in seconds since 1970; `None` for a copied tree of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen_at: Option<u64>,
+    pub observed_at: Option<u64>,
     /// The topology that this machine was given as a guest; `None` if it is not a virtual machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given: Option<GivenTopology>,

@@ -26,7 +26,7 @@ pub struct IoRecord {
     /// One cell for each placement, direction, block size and number of streams.
     pub cells: Vec<IoCell>,
     /// The device at the other end of a network path, as the peer reports it.
-    #[serde(rename = "there", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<IoDevice>,
 }
 
@@ -44,7 +44,6 @@ pub struct IoDevice {
     /// The node it is attached to; `None` if unknown.
     pub node: Option<NodeId>,
     /// The file or peer address through which it was accessed, if not by name.
-    #[serde(rename = "by_way_of")]
     pub reached_via: Option<String>,
     /// The interrupts during the measurement, which did not change them.
     #[serde(default)]
@@ -125,7 +124,7 @@ pub struct ClassRepresentative {
     /// The direction of the class.
     pub direction: Direction,
     /// The node that was measured.
-    pub by: NodeId,
+    pub node: NodeId,
     /// All nodes of the class, including the measured one.
     pub nodes: Vec<NodeId>,
 }
@@ -148,17 +147,17 @@ pub struct IoCell {
     pub bytes_per_s: Reading,
     /// Bandwidth of each group of a mix, over the visits; empty for a single group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub of_groups: Vec<Option<Summary>>,
+    pub group_bytes_per_s: Vec<Option<Summary>>,
     /// Bytes per second that each load of the measurement read and wrote beside this cell, in their
     /// order; `None` for a command, and empty without load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub of_loads: Vec<Option<Summary>>,
+    pub load_bytes_per_s: Vec<Option<Summary>>,
     /// CPU time per byte in nanoseconds: user and system time of the processes that moved the data,
     /// if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_byte: Option<f64>,
     /// The remote end of a network path.
-    #[serde(rename = "there", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<IoRemoteEnd>,
 }
 

@@ -25,14 +25,14 @@ pub struct Job {
     pub environment: BTreeMap<String, String>,
     /// Inode numbers of the local source directories; 0 for other sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub places: Vec<u64>,
+    pub source_inodes: Vec<u64>,
     /// The process that runs the job.
     pub process: JobProcess,
     /// The state.
     pub state: JobState,
     /// The reason for a failure or a wait, as text; otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub why: String,
+    pub reason: String,
     /// What the daemon of this host lends, while the job runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<LentCapacity>,
@@ -40,10 +40,8 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_capacity: Option<LentCapacity>,
     /// Time of the first start in seconds since 1970.
-    #[serde(rename = "began")]
     pub started_at: u64,
     /// Time of this record in seconds since 1970.
-    #[serde(rename = "noted")]
     pub written_at: u64,
     /// Duration of the last run in seconds, so far if it still runs.
     pub seconds: f64,
@@ -77,7 +75,7 @@ pub struct JobProcess {
     /// The process ID.
     pub pid: u32,
     /// Start time in clock ticks since boot, because process IDs are reused.
-    pub began: u64,
+    pub start_time: u64,
     /// Boot ID; `None` if the kernel does not report it.
     pub boot: Option<String>,
     /// The host name, because hosts may share a home directory.
@@ -94,14 +92,12 @@ pub enum JobState {
     /// The job runs.
     Running,
     /// The job runs and was asked to stop.
-    #[serde(rename = "ending")]
     Cancelling,
     /// All data was transferred.
     Done,
     /// The job ended without transferring all data.
     Failed,
     /// The job was interrupted, or its process no longer exists.
-    #[serde(rename = "cut")]
     Interrupted,
 }
 
@@ -160,10 +156,10 @@ impl JobState {
         match self {
             Self::Waiting => "waiting",
             Self::Running => "running",
-            Self::Cancelling => "ending",
+            Self::Cancelling => "cancelling",
             Self::Done => "done",
             Self::Failed => "failed",
-            Self::Interrupted => "cut",
+            Self::Interrupted => "interrupted",
         }
     }
 

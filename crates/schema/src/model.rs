@@ -31,7 +31,6 @@ pub struct TargetModel {
     /// Names of the attached devices.
     pub devices: Vec<String>,
     /// The other nodes of its package.
-    #[serde(rename = "neighbours")]
     pub neighbors: NodeSet,
     /// One entry for each measured direction.
     pub directions: Vec<DirectionModel>,

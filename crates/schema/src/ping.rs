@@ -19,7 +19,7 @@ pub struct PingRecord {
     /// The device; with several rails that of the first.
     pub device: IoDevice,
     /// The device at the other end, as the peer reports it.
-    #[serde(rename = "there", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<IoDevice>,
     /// Rails over which messages are striped; empty for the path of the session alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,7 +63,6 @@ pub struct PingCell {
     /// Node of the local buffer.
     pub memory_node: NodeId,
     /// The remote end.
-    #[serde(rename = "there")]
     pub remote: IoRemoteEnd,
     /// Size of a message in bytes.
     pub message_bytes: u64,

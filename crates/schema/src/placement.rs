@@ -22,7 +22,7 @@ pub struct PlacementPlan {
     /// Version of numaio that created it.
     pub numaio: String,
     /// Time of creation in seconds since 1970.
-    pub made_at: u64,
+    pub created_at: u64,
     /// The machine.
     pub machine: Identity,
     /// Whether the source was this machine, a tape or a simulation.
@@ -158,7 +158,7 @@ pub struct PlacementTarget {
 /// The source of a ranking of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(tag = "basis", rename_all = "lowercase")]
+#[serde(tag = "basis", rename_all = "kebab-case")]
 pub enum Basis {
     /// I/O measured with the device.
     Device {
@@ -171,7 +171,6 @@ pub enum Basis {
         measured_at: u64,
     },
     /// Scheduling factors (Eq. 3.2) of counted events.
-    #[serde(rename = "scheduling-factor")]
     SchedulingFactor {
         /// Time of measurement in seconds since 1970.
         measured_at: u64,
@@ -216,7 +215,7 @@ pub struct RejectedNode {
     /// The node.
     pub node: NodeId,
     /// The reason.
-    pub why: String,
+    pub reason: String,
 }
 
 impl PlacementPlan {

@@ -48,10 +48,8 @@ pub struct PlanProblem {
     /// NICs for the data; a node may have several.
     pub nics: Vec<PlanNic>,
     /// Paths between storage and memory. Pairs of nodes not listed cannot be used.
-    #[serde(rename = "storage_ways")]
     pub storage_paths: Vec<PathRates>,
     /// Paths between memory and network. Pairs of nodes not listed cannot be used.
-    #[serde(rename = "network_ways")]
     pub network_paths: Vec<PathRates>,
     /// Links and devices shared by several paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -142,7 +140,7 @@ pub struct PathRates {
     pub thread_bytes_per_s: f64,
     /// Bmax: maximum bytes per second of many threads. More than Bmax / B0 threads (rounded up)
     /// gain nothing.
-    pub most_bytes_per_s: f64,
+    pub max_bytes_per_s: f64,
     /// The source of both rates.
     #[serde(default)]
     pub origin: RateOrigin,
@@ -159,7 +157,7 @@ pub enum RateOrigin {
     /// I/O of the device was measured.
     Measured,
     /// The copy model of the machine substitutes for the device.
-    Modelled,
+    Modeled,
     /// An assumption, listed in [`PlanProblem::assumptions`].
     Assumed,
 }
@@ -174,10 +172,10 @@ pub struct PlanLimit {
     /// Bytes per second of all its paths together.
     pub bytes_per_s: f64,
     /// Paths between storage and memory that use it.
-    #[serde(rename = "storage_ways", default)]
+    #[serde(default)]
     pub storage_paths: Vec<PathId>,
     /// Paths between memory and network that use it.
-    #[serde(rename = "network_ways", default)]
+    #[serde(default)]
     pub network_paths: Vec<PathId>,
 }
 
@@ -203,10 +201,8 @@ pub struct Plan {
     /// The problem. The plan applies to [`PlanProblem::machine`] only.
     pub problem: PlanProblem,
     /// Used paths between storage and memory, by device node, then memory node.
-    #[serde(rename = "storage_ways")]
     pub storage_paths: Vec<PlannedPath>,
     /// Used paths between memory and network, by memory node, then device node.
-    #[serde(rename = "network_ways")]
     pub network_paths: Vec<PlannedPath>,
     /// The predicted time.
     pub predicted: Prediction,
@@ -266,10 +262,8 @@ pub struct StageTime {
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Threads between storage and memory.
-    #[serde(rename = "storage-way")]
     StoragePath(PathId),
     /// Threads between memory and network.
-    #[serde(rename = "network-way")]
     NetworkPath(PathId),
     /// A storage device, by name.
     Storage(String),
@@ -292,7 +286,6 @@ pub struct Proof {
     /// Whether the gap is closed within the tolerance of 1e-6. False after a time limit.
     pub optimal: bool,
     /// Number of linear programs solved.
-    #[serde(rename = "programmes")]
     pub linear_programs: u64,
 }
 
@@ -303,15 +296,15 @@ pub struct RejectedPlan {
     /// The rule.
     pub rule: SimpleRule,
     /// The paths between storage and memory; empty if the plan is not feasible.
-    #[serde(rename = "storage_ways", default)]
+    #[serde(default)]
     pub storage_paths: Vec<PlannedPath>,
     /// The paths between memory and network; empty if the plan is not feasible.
-    #[serde(rename = "network_ways", default)]
+    #[serde(default)]
     pub network_paths: Vec<PlannedPath>,
     /// The predicted time; `None` if the plan is not feasible.
     pub predicted: Option<Prediction>,
     /// Why it was rejected, for users.
-    pub why: String,
+    pub reason: String,
 }
 
 /// A rule for a simple plan, as made by hand.

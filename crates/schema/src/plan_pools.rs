@@ -31,7 +31,7 @@ pub struct PlannedPool {
     /// Bytes per second of one thread.
     pub thread_bytes_per_s: f64,
     /// Maximum bytes per second of all threads together.
-    pub most_bytes_per_s: f64,
+    pub max_bytes_per_s: f64,
 }
 
 /// A side of the memory.
@@ -90,7 +90,7 @@ fn pool(problem: &PlanProblem, side: PoolSide, path: &PlannedPath, rates: &[Path
         bytes: path.bytes,
         thread_bytes_per_s: rates
             .map_or(path.bytes_per_s / f64::from(path.threads.max(1)), |rates| rates.thread_bytes_per_s),
-        most_bytes_per_s: rates.map_or(path.bytes_per_s, |rates| rates.most_bytes_per_s),
+        max_bytes_per_s: rates.map_or(path.bytes_per_s, |rates| rates.max_bytes_per_s),
     }
 }
 

@@ -65,9 +65,9 @@ pub struct NodeUnderLoad {
     /// The node.
     pub node: NodeId,
     /// Their bandwidth without load.
-    pub idle: Estimate,
+    pub unloaded: Estimate,
     /// Their bandwidth beside the loads.
-    pub left: Estimate,
+    pub loaded: Estimate,
     /// The basis of the latter.
     pub basis: LoadBasis,
 }
@@ -248,7 +248,7 @@ pub struct MixPrediction {
     pub selected: Option<ModelPrediction>,
     /// Other probable models whose prediction is outside the selected one's interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rivals: Vec<ModelPrediction>,
+    pub alternatives: Vec<ModelPrediction>,
     /// The bandwidth of each node, in the order of `streams`.
     pub flows: Vec<FlowPrediction>,
     /// The measured bandwidth, if available.
@@ -280,7 +280,6 @@ pub struct FlowPrediction {
     /// Bandwidth in the mix, in bytes per second.
     pub bytes_per_s: f64,
     /// The limiting resource.
-    #[serde(rename = "held_by")]
     pub limited_by: LimitedBy,
 }
 

@@ -72,5 +72,5 @@ pub struct Warning {
     /// A stable name, such as `other-load`.
     pub rule: String,
     /// A sentence for users, with the cause if it is known.
-    pub what: String,
+    pub message: String,
 }

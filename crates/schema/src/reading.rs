@@ -58,7 +58,7 @@ pub struct ReadingVisit {
     pub residency: Residency,
     /// Why the visit is excluded from the summary: its pages were not on the requested nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub set_aside: Option<String>,
+    pub excluded: Option<String>,
 }
 
 impl Reading {
@@ -78,6 +78,6 @@ impl Reading {
     }
 
     fn included_visits(&self) -> impl Iterator<Item = &ReadingVisit> {
-        self.visits.iter().filter(|visit| visit.set_aside.is_none())
+        self.visits.iter().filter(|visit| visit.excluded.is_none())
     }
 }

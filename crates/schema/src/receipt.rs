@@ -17,7 +17,7 @@ pub struct Receipt {
     /// The changes in the order of application, each with the change that undoes it.
     pub applied: Vec<AppliedChange>,
     /// Start time in seconds since 1970.
-    pub made_at: u64,
+    pub created_at: u64,
     /// Boot ID at the time of application; no change survives a reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<String>,
@@ -30,7 +30,7 @@ pub struct Receipt {
     pub handlers: BTreeMap<u32, String>,
     /// Number of changes known to be applied; `None` after all were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub underway: Option<usize>,
+    pub progress: Option<usize>,
 }
 
 /// An applied change.
@@ -46,16 +46,21 @@ pub struct AppliedChange {
 impl Receipt {
     /// Creates a receipt of planned changes with their expected inverses, for this boot of the
     /// machine.
-    pub fn planned(machine: &str, boot: Option<String>, made_at: u64, applied: Vec<AppliedChange>) -> Self {
+    pub fn planned(
+        machine: &str,
+        boot: Option<String>,
+        created_at: u64,
+        applied: Vec<AppliedChange>,
+    ) -> Self {
         Self {
             schema: RECEIPT_SCHEMA.to_owned(),
             machine: machine.to_owned(),
             applied,
-            made_at,
+            created_at,
             boot,
             devices: Vec::new(),
             handlers: BTreeMap::new(),
-            underway: None,
+            progress: None,
         }
     }
 

@@ -109,7 +109,7 @@ pub struct Visit {
     pub residency: Residency,
     /// Why the visit is excluded from the summary: its pages were not on the requested nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub set_aside: Option<String>,
+    pub excluded: Option<String>,
 }
 
 impl Record {

@@ -16,12 +16,12 @@ pub struct Status {
     /// Fingerprint of the machine.
     pub machine: String,
     /// Time of observation in seconds since 1970.
-    pub seen_at: u64,
+    pub observed_at: u64,
     /// The programs, by process ID.
     pub processes: Vec<ProcessStatus>,
     /// Requested programs that could not be inspected, or only partially, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unseen: Vec<UnreadableProcess>,
+    pub unreadable: Vec<UnreadableProcess>,
 }
 
 /// A running program.
@@ -60,7 +60,6 @@ pub struct DeviceUse {
     pub share: f64,
     /// The chain to the device, such as `/data/set1 -> xfs on /dev/sda1 -> sda`; the first of
     /// several.
-    #[serde(rename = "by_way_of")]
     pub reached_via: String,
 }
 
@@ -83,7 +82,7 @@ pub struct UnreadableProcess {
     /// The process ID.
     pub pid: u32,
     /// The reason.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Nearness {

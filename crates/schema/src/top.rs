@@ -162,7 +162,7 @@ pub struct TopProgram {
     pub balance: Option<BalanceAdvice>,
     /// Why the program was inspected only partially.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// What `numaio balance` would do with a program.
@@ -213,7 +213,7 @@ pub struct TopTransfer {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
     /// What is transferred.
-    pub what: String,
+    pub subject: String,
     /// The state, such as `transferring` or `waiting`.
     pub state: String,
     /// Position in the queue, from 1.
@@ -245,9 +245,9 @@ pub enum TransferSource {
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct UnknownValue {
     /// The value, such as `memory traffic`.
-    pub what: String,
+    pub name: String,
     /// The reason.
-    pub why: String,
+    pub reason: String,
 }
 
 fn is_zero(count: &u64) -> bool {

@@ -15,7 +15,7 @@ pub struct TopologyDocument {
     /// Time of discovery in seconds since 1970; `None` for a copied tree of files, which does not
     /// record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen_at: Option<u64>,
+    pub observed_at: Option<u64>,
     /// The topology.
     #[serde(flatten)]
     pub topology: Topology,
@@ -31,8 +31,8 @@ impl TopologyDocument {
     }
 
     /// Creates a document with a time of discovery, in seconds since 1970.
-    pub fn with_time(topology: Topology, seen_at: Option<u64>) -> Self {
-        Self { schema: TOPOLOGY_SCHEMA.to_owned(), seen_at, topology, device_matrix: None }
+    pub fn with_time(topology: Topology, observed_at: Option<u64>) -> Self {
+        Self { schema: TOPOLOGY_SCHEMA.to_owned(), observed_at, topology, device_matrix: None }
     }
 
     /// Reads a document.

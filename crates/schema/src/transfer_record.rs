@@ -134,7 +134,7 @@ pub enum TransferResult {
     /// The transfer failed, or did not start.
     Failed,
     /// The connection was lost, or a side was interrupted.
-    Cut,
+    Interrupted,
     /// The daemon refused the authenticated user.
     Refused,
     /// The process of the session ended without a report.
@@ -144,7 +144,7 @@ pub enum TransferResult {
 impl TransferResult {
     /// All results.
     pub const ALL: [Self; 6] =
-        [Self::Done, Self::DoneWithFailures, Self::Failed, Self::Cut, Self::Refused, Self::Killed];
+        [Self::Done, Self::DoneWithFailures, Self::Failed, Self::Interrupted, Self::Refused, Self::Killed];
 
     /// Returns the name in documents and metrics.
     pub fn name(self) -> &'static str {
@@ -152,7 +152,7 @@ impl TransferResult {
             Self::Done => "done",
             Self::DoneWithFailures => "done-with-failures",
             Self::Failed => "failed",
-            Self::Cut => "cut",
+            Self::Interrupted => "interrupted",
             Self::Refused => "refused",
             Self::Killed => "killed",
         }
@@ -266,7 +266,7 @@ pub struct DaemonState {
     /// Process ID of the daemon.
     pub pid: u32,
     /// Start time of the process in clock ticks since boot, because process IDs are reused.
-    pub began: u64,
+    pub start_time: u64,
     /// Boot ID; `None` if the kernel does not report it.
     pub boot: Option<String>,
     /// Time of this state in seconds since 1970.

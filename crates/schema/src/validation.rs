@@ -82,7 +82,6 @@ pub enum Role {
     /// Measured I/O, the reference.
     Measured,
     /// An alternative to the model: hop distance or STREAM.
-    #[serde(rename = "rival")]
     Baseline,
 }
 

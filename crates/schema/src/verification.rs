@@ -17,7 +17,6 @@ pub struct Verification {
     /// Duration of the observation in seconds.
     pub seconds: f64,
     /// Number of samples.
-    #[serde(rename = "looks")]
     pub samples: u32,
     /// One entry for each task, in the order of the plan.
     pub tasks: Vec<TaskObservation>,
@@ -51,7 +50,7 @@ pub struct DeviceObservation {
     /// The name of the device.
     pub device: String,
     /// Whether the plan places tasks near this device.
-    pub of_plan: bool,
+    pub planned: bool,
     /// Bytes moved, both directions together.
     pub bytes: u64,
 }
@@ -79,8 +78,8 @@ impl Verification {
 
     /// Returns the planned devices' share of all bytes moved; `None` if no device moved any.
     pub fn io_in_place(&self) -> Option<f64> {
-        let of_plan = self.devices.iter().filter(|device| device.of_plan).map(|device| device.bytes).sum();
-        share(of_plan, self.devices.iter().map(|device| device.bytes).sum())
+        let planned = self.devices.iter().filter(|device| device.planned).map(|device| device.bytes).sum();
+        share(planned, self.devices.iter().map(|device| device.bytes).sum())
     }
 }
 

@@ -148,7 +148,10 @@ fn guest_plan_version_1_round_trips() {
     let json = serde_json::to_string(&plan).expect("JSON");
     assert_eq!(GuestPlan::from_json(&json).expect("the same plan"), plan);
     assert_eq!((plan.guests[0].memory_bytes(), plan.guests[0].vcpus().len()), (1 << 30, 2));
-    assert_eq!(plan.guests[0].function.as_ref().map(|function| function.of.as_str()), Some("eth0"));
+    assert_eq!(
+        plan.guests[0].function.as_ref().map(|function| function.physical_function.as_str()),
+        Some("eth0")
+    );
     let newer = text.replacen("guest-plan/1", "guest-plan/2", 1);
     assert!(matches!(GuestPlan::from_json(&newer), Err(DocumentError::NewerVersion { .. })));
 }
@@ -209,7 +212,7 @@ fn devices_version_1_round_trips() {
     assert!(matches!(&drive.read_threads.source, ValueSource::Configuration { line: 12, .. }));
     assert!(home.has_name("/home/") && home.nodes.is_none() && !home.has_name("/"));
     assert_eq!((nic.kind.value, nic.purpose.value), (TransferDeviceKind::Nic, DevicePurpose::Network));
-    assert_eq!(document.omitted[0].why, "no link");
+    assert_eq!(document.omitted[0].reason, "no link");
 }
 
 #[test]

@@ -300,7 +300,7 @@ fn check_sriov(device: &DeviceSpec, metadata: &BTreeMap<PciAddress, DeviceKind>)
         Some(Sriov::Physical { functions, .. }) => {
             functions.iter().all(|function| metadata.contains_key(function))
         }
-        Some(Sriov::Virtual { of }) => metadata.contains_key(of),
+        Some(Sriov::Virtual { physical_function: of }) => metadata.contains_key(of),
         None => true,
     };
     ensure(known, || format!("device {}", device.pci), "refers to an unknown virtual or physical function")

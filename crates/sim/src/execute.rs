@@ -49,7 +49,7 @@ pub struct ThreadPool {
     /// Bytes per second of one thread.
     pub thread_bytes_per_s: f64,
     /// Maximum bytes per second of all threads together.
-    pub most_bytes_per_s: f64,
+    pub max_bytes_per_s: f64,
     /// Bytes to move.
     pub bytes: f64,
 }
@@ -215,7 +215,7 @@ impl<'a> State<'a> {
     /// Returns the rate of each chunk in flight.
     fn rates(&self) -> Vec<f64> {
         let pools = self.pools.len();
-        let mut capacities: Vec<f64> = self.pools.iter().map(|pool| pool.most_bytes_per_s).collect();
+        let mut capacities: Vec<f64> = self.pools.iter().map(|pool| pool.max_bytes_per_s).collect();
         capacities.extend(self.transfer.shared.iter().map(|(rate, _)| *rate));
         let first_thread = capacities.len();
         let mut flows = Vec::with_capacity(self.moving.len());
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     fn pool(node: usize, threads: u32, rate: f64, bytes: f64) -> ThreadPool {
-        ThreadPool { node, threads, thread_bytes_per_s: rate, most_bytes_per_s: f64::INFINITY, bytes }
+        ThreadPool { node, threads, thread_bytes_per_s: rate, max_bytes_per_s: f64::INFINITY, bytes }
     }
 
     fn transfer(fills: Vec<ThreadPool>, drains: Vec<ThreadPool>) -> Transfer {
@@ -316,7 +316,7 @@ mod tests {
         let held = execute(&shared).expect("an end").seconds;
         assert!((free - 5.2).abs() < 1e-9 && (held - 10.2).abs() < 0.3, "{free} {held}");
         shared.shared[0].0 = f64::INFINITY;
-        shared.fills[0].most_bytes_per_s = 2.5;
+        shared.fills[0].max_bytes_per_s = 2.5;
         assert!((execute(&shared).expect("an end").seconds - 20.2).abs() < 0.3);
     }
 

@@ -209,7 +209,7 @@ fn devices_below_a_switch() -> Vec<DeviceSpec> {
         node: two,
         names: vec!["ens1f0v0".into()],
         irqs: 1,
-        sriov: Some(Sriov::Virtual { of: physical }),
+        sriov: Some(Sriov::Virtual { physical_function: physical }),
         ..device(DeviceKind::Network, function, 0.0, 0)
     };
     vec![bridge(port, None), bridge(up, Some(port)), bridge(down, Some(up)), nic, virtual_function]
@@ -319,7 +319,7 @@ fn large_unit(unit: u32, devices: &mut Vec<DeviceSpec>) {
         ..nic
     });
     for function in functions {
-        let sriov = Some(Sriov::Virtual { of: physical });
+        let sriov = Some(Sriov::Virtual { physical_function: physical });
         devices.push(DeviceSpec {
             node,
             under,

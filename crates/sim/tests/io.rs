@@ -16,7 +16,7 @@ use Direction::{Read, Write};
 fn disk(name: &str) -> IoPath {
     IoPath::Disk(DiskPath {
         path: format!("/dev/{name}"),
-        at: 0,
+        offset: 0,
         bytes: 1 << 30,
         method: DiskMethod::Uring,
         direct: true,
@@ -34,13 +34,13 @@ fn io(spec: &Spec, through: IoPath, groups: &[(u32, u32, Direction)]) -> IoWorkl
         device: 0,
     };
     IoWorkload {
-        through,
+        path: through,
         others: Vec::new(),
         groups: groups.iter().map(group).collect(),
         block_bytes: 128 << 10,
         depth: 16,
         sampling: Sampling::Window { milliseconds: 100, slices: 5 },
-        most_bytes: None,
+        max_bytes: None,
     }
 }
 
@@ -55,8 +55,12 @@ fn truth(spec: &Spec, through: IoPath, groups: &[(u32, u32, Direction)]) -> Vec<
 fn simulated_io_passes_the_conformance_checks() {
     let spec = shapes::dl585();
     let machine = Simulated::new(spec.clone()).expect("a machine");
-    let tcp =
-        IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None, congestion: None, rail: None });
+    let tcp = IoPath::Tcp(TcpPath {
+        peer: "192.0.2.7:5201".into(),
+        peer_placement: None,
+        congestion: None,
+        rail: None,
+    });
     for through in [disk("nvme0n1"), tcp] {
         conformance::io(&machine, &io(&spec, through, &[(3, 2, Write)]));
     }
@@ -82,8 +86,14 @@ fn nodes_are_limited_by_their_paths_and_share_the_cap() {
 #[test]
 fn streams_have_individual_limits() {
     let spec = shapes::dl585();
-    let tcp =
-        || IoPath::Tcp(TcpPath { peer: "192.0.2.7:5201".into(), there: None, congestion: None, rail: None });
+    let tcp = || {
+        IoPath::Tcp(TcpPath {
+            peer: "192.0.2.7:5201".into(),
+            peer_placement: None,
+            congestion: None,
+            rail: None,
+        })
+    };
     let of = |groups: &[(u32, u32, Direction)]| truth(&spec, tcp(), groups);
     assert_eq!(of(&[(2, 1, Write)]), [9.0]);
     assert_eq!(of(&[(2, 4, Write)]), [16.0]);
@@ -118,12 +128,12 @@ fn byte_limit_ends_a_run_early() {
     let machine = Simulated::new(spec.clone()).expect("a machine");
     // 28.8 Gbit/s for 20 ms are 72 MB a slice; the first is the warm-up.
     let limited = |most| {
-        let io = IoWorkload { most_bytes: Some(most), ..io(&spec, disk("nvme0n1"), &[(7, 1, Write)]) };
+        let io = IoWorkload { max_bytes: Some(most), ..io(&spec, disk("nvme0n1"), &[(7, 1, Write)]) };
         machine.io(&io).expect("it runs")
     };
     assert_eq!(limited(220_000_000).groups[0].samples.len(), 2);
-    assert!(limited(220_000_000).cut.is_some_and(|why| why.contains("220000000")));
-    assert_eq!((limited(u64::MAX).groups[0].samples.len(), limited(u64::MAX).cut), (5, None));
+    assert!(limited(220_000_000).interrupted.is_some_and(|why| why.contains("220000000")));
+    assert_eq!((limited(u64::MAX).groups[0].samples.len(), limited(u64::MAX).interrupted), (5, None));
 }
 
 #[test]
@@ -198,7 +208,8 @@ fn streams_of_a_guest_depend_on_the_nodes_of_its_cpus_and_memory() {
     let machine = Simulated::new(spec.clone()).expect("a machine");
     let (local, remote) = (0, 1);
     let rate = |cpus: u32, memory: u32, direction: Direction, bytes: u64| {
-        let tcp = TcpPath { peer: "192.0.2.7:5201".into(), there: None, congestion: None, rail: None };
+        let tcp =
+            TcpPath { peer: "192.0.2.7:5201".into(), peer_placement: None, congestion: None, rail: None };
         let mut workload = io(&spec, IoPath::Tcp(tcp), &[(cpus, 1, direction)]);
         workload.groups[0].memory = NodeId(memory);
         (workload.block_bytes, workload.depth) = (bytes, 1);

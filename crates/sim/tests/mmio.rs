@@ -49,6 +49,6 @@ fn unbound_devices_do_not_answer() {
     });
     let machine = Simulated::new(spec.clone()).expect("a machine");
     let refused = machine.mmio(&reads(&spec, "eth0", 0)).expect_err("no driver has enabled the memory");
-    let ProbeError::Refused { why, .. } = &refused else { panic!("{refused:?}") };
+    let ProbeError::Refused { reason: why, .. } = &refused else { panic!("{refused:?}") };
     assert!(why.contains("does not respond to memory accesses"), "{why}");
 }

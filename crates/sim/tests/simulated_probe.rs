@@ -99,7 +99,7 @@ fn interleave_weight_changes_are_visible() {
         let change = Change::InterleaveWeight { node: NodeId(refused.0), weight: refused.1 };
         assert!(machine.apply(&change).is_err(), "{change}");
     }
-    assert!(machine.apply(&Change::AutomaticInterleave { on: true }).is_err());
+    assert!(machine.apply(&Change::AutomaticInterleave { enabled: true }).is_err());
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn misplaced_pages_are_reported_and_slow() {
     let outcome = run(&machine, &copy(0, 0, "0-3"));
     let checked = outcome.residency.pages_checked.expect("pages were looked at");
     close(outcome.residency.pages_misplaced as f64, checked as f64 / 4.0, 1e-9);
-    assert_eq!(outcome.residency.found_on, Some(NodeId(1)));
+    assert_eq!(outcome.residency.misplaced_on, Some(NodeId(1)));
     assert!(median(&outcome) < 39e9, "a quarter goes over slower paths");
 }
 
@@ -282,5 +282,5 @@ fn simulated_programs_print_the_bandwidth_of_stream() {
     assert!(outcome.output.stdout.starts_with("Copy: "), "{outcome:?}");
     let brief = ProgramWorkload { time_limit_ms: 1, ..workload("slow", 0) };
     let outcome = machine.program(&brief).expect("it runs");
-    assert_eq!((outcome.output.ended, outcome.elapsed_ns), (ToolExit::TimeLimit, 1_000_000));
+    assert_eq!((outcome.output.exit, outcome.elapsed_ns), (ToolExit::TimeLimit, 1_000_000));
 }

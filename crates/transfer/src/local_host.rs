@@ -33,8 +33,8 @@ impl LocalHost {
     }
 
     /// Returns whether the process still runs that had this ID, start time and boot.
-    pub fn is_running(&self, pid: u32, began: u64, boot: Option<&str>) -> bool {
+    pub fn is_running(&self, pid: u32, start_time: u64, boot: Option<&str>) -> bool {
         let now = self.root.as_ref().and_then(|root| process::start_time(root, pid));
-        boot == self.boot.as_deref() && now == Some(began)
+        boot == self.boot.as_deref() && now == Some(start_time)
     }
 }

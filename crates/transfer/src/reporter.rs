@@ -142,10 +142,11 @@ impl fmt::Display for Notice {
             }
             Self::PeerLent(lent) => {
                 write!(f, "the daemon: {}", lent.state)?;
-                lent.position
-                    .map_or(Ok(()), |position| write!(f, ", position {position} in its queue: {}", lent.why))
+                lent.position.map_or(Ok(()), |position| {
+                    write!(f, ", position {position} in its queue: {}", lent.reason)
+                })
             }
-            Self::Lent(LentCapacity { state, why, position, .. }) => {
+            Self::Lent(LentCapacity { state, reason: why, position, .. }) => {
                 write!(f, "{state}")?;
                 position.map_or(Ok(()), |position| {
                     write!(f, " in the queue of this host's daemon, position {position}: {why}")

@@ -152,23 +152,23 @@ def _tape(header: Dict[str, Any], text: str) -> Tape:
 
 
 def _add(tape: Tape, line: Dict[str, Any]) -> None:
-    if "file" in line:
+    if "read" in line:
+        tape.changes.setdefault(line["file"], []).append(ChangedFile(int(line["read"]), _content(line)))
+    elif "file" in line:
         tape.files[line["file"]] = _content(line)
-    elif "again" in line:
-        tape.changes.setdefault(line["again"], []).append(ChangedFile(int(line["read"]), _content(line)))
     elif "link" in line:
-        tape.links[line["link"]] = line["to"]
+        tape.links[line["link"]] = line["target"]
     elif "dir" in line:
         tape.directories.append(line["dir"])
-    elif "unread" in line or "unreachable" in line:
-        path = line["unread"] if "unread" in line else line["unreachable"]
-        tape.unreadable[path] = decode(documents.ReadErrorKind, line["why"], "why")
+    elif "unreadable" in line or "unreachable" in line:
+        path = line["unreadable"] if "unreadable" in line else line["unreachable"]
+        tape.unreadable[path] = decode(documents.ReadErrorKind, line["error"], "error")
     elif "run" in line:
         tape.runs.append(_run(line))
-    elif "made" in line:
-        first, end = line["of"]
-        tape.documents.append((from_value(line["made"]), (first, end)))
-    elif "locate" in line:
+    elif "document" in line:
+        first, end = line["runs"]
+        tape.documents.append((from_value(line["document"]), (first, end)))
+    elif "query" in line:
         tape.answers.append(line)
     else:
         raise DocumentError(f"unknown fields: {', '.join(sorted(line))}"[:200])
@@ -182,6 +182,6 @@ def _content(line: Dict[str, Any]) -> bytes:
 
 def _run(line: Dict[str, Any]) -> Run:
     workload = decode(documents.Workload, line["run"], "run")
-    if "gave" in line:
-        return Run(workload, decode(documents.Outcome, line["gave"], "gave"), None)
-    return Run(workload, None, decode(documents.ProbeError, line["failed"], "failed"))
+    if "outcome" in line:
+        return Run(workload, decode(documents.Outcome, line["outcome"], "outcome"), None)
+    return Run(workload, None, decode(documents.ProbeError, line["error"], "error"))

@@ -27,7 +27,7 @@ fn accepts_every_line_of_the_shipped_tapes_and_the_documents_in_them() {
             let line: Value = serde_json::from_str(line).expect("JSON");
             let errors = errors(&VALIDATORS["numaio/tape/1"], &line);
             assert!(errors.is_empty(), "{name}:{}: {errors:#?}", number + 1);
-            if let Some(document) = line.get("made") {
+            if let Some(document) = line.get("document") {
                 assert_valid(&name, document);
                 documents += 1;
             }

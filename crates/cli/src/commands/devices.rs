@@ -69,7 +69,7 @@ fn select(described: &DescribedDevices, names: &[String]) -> Result<Vec<DeviceDe
             continue;
         }
         if let Some(omitted) = described.omitted.iter().find(|omitted| omitted.name == *name) {
-            return Err(Failure::new(format!("cannot describe '{name}': {}", omitted.why)));
+            return Err(Failure::new(format!("cannot describe '{name}': {}", omitted.reason)));
         }
         let known: Vec<&str> = all.iter().map(|device| device.name.as_str()).collect();
         return Err(Failure::usage(format!("there is no device '{}'", name.escape_debug()))

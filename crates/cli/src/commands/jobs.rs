@@ -145,7 +145,7 @@ fn cancel(common: &Common, args: &JobsArgs, id: u32) -> Result<ExitCode, Failure
         Failure::new(format!("cannot cancel job {id}: {error}"))
             .hint(format!("kill {} interrupts it, too", job.process.pid))
     };
-    let running = ProcessHandle::find(&root, job.process.pid, job.process.began).map_err(failed)?;
+    let running = ProcessHandle::find(&root, job.process.pid, job.process.start_time).map_err(failed)?;
     if let Some(running) = running {
         // A second interrupt would kill the process without a clean stop.
         match job.state {
@@ -209,7 +209,7 @@ fn resume(id: u32) -> Result<ExitCode, Failure> {
     }
     // An unmounted source would look empty, and --delete would remove its files at the destination.
     let is_another = |(before, now): (&u64, u64)| *before != 0 && *before != now;
-    if command.deletion.deletes() && job.places.iter().zip(command.source_inodes()).any(is_another) {
+    if command.deletion.deletes() && job.source_inodes.iter().zip(command.source_inodes()).any(is_another) {
         return Err(cannot_resume(
             "a source directory may have been replaced, and the job has --delete".to_owned(),
         ));

@@ -142,7 +142,7 @@ fn read_machine(common: &Common) -> Result<Bundle, Failure> {
 
 /// Adds the topology of a machine.
 fn add_topology(bundle: &mut Bundle, machine: &Machine, topology: &Topology) -> Result<(), Failure> {
-    let document = TopologyDocument::with_time(topology.clone(), machine.seen_at());
+    let document = TopologyDocument::with_time(topology.clone(), machine.observed_at());
     bundle.add(Document::Topology(Box::new(document))).map_err(Failure::new)
 }
 

@@ -57,9 +57,9 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let mut status = Status {
         schema: STATUS_SCHEMA.to_owned(),
         machine: topology.identity.fingerprint.clone(),
-        seen_at: machine.time(),
+        observed_at: machine.time(),
         processes: Vec::new(),
-        unseen: Vec::new(),
+        unreadable: Vec::new(),
     };
     let is_other = |pid: &u32| *pid != std::process::id();
     let pids = match args.all {
@@ -81,7 +81,7 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
                     Failure::new(format!("process {pid} not found")).hint("ps -e lists all processes")
                 );
             }
-            Err(why) => status.unseen.push(UnreadableProcess { pid, why: why.to_string() }),
+            Err(why) => status.unreadable.push(UnreadableProcess { pid, reason: why.to_string() }),
         }
     }
     let text = match args.json {
@@ -89,7 +89,7 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
         false => numaio_report::status_text(&status, args.explain, &output::style(common)),
     };
     output::print(&text)?;
-    Ok(if status.unseen.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if status.unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A function that returns the best nodes for devices on a node.

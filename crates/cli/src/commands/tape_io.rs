@@ -59,18 +59,18 @@ fn without_load(workload: &Workload, is_loaded: bool) -> Option<&Workload> {
 /// None if the engine cannot be replayed, or the workload is not a measurement.
 fn engine(stored: &IoRecord, workload: &Workload) -> Option<(Box<dyn Engine>, Sampling, Option<u64>)> {
     match (stored.method.engine, workload) {
-        (IoEngine::Disk, Workload::Io(io)) => match &io.through {
-            IoPath::Disk(path) => Some((Box::new(Disk { path: path.clone() }), io.sampling, io.most_bytes)),
+        (IoEngine::Disk, Workload::Io(io)) => match &io.path {
+            IoPath::Disk(path) => Some((Box::new(Disk { path: path.clone() }), io.sampling, io.max_bytes)),
             _ => None,
         },
-        (IoEngine::Cuda, Workload::Io(io)) => match io.through {
-            IoPath::Gpu { device } => Some((Box::new(Cuda { device }), io.sampling, io.most_bytes)),
+        (IoEngine::Cuda, Workload::Io(io)) => match io.path {
+            IoPath::Gpu { device } => Some((Box::new(Cuda { device }), io.sampling, io.max_bytes)),
             _ => None,
         },
         (IoEngine::Fio, Workload::Tool(tool)) => {
             let (method, order) = stored.method.disk?;
             let (bytes, direct) = (stored.method.area_bytes?, stored.method.direct?);
-            let disk = DiskPath { path: String::new(), at: 0, bytes, method, direct, order };
+            let disk = DiskPath { path: String::new(), offset: 0, bytes, method, direct, order };
             let (fio, window) = Fio::of_run(tool, disk)?;
             Some((Box::new(fio), window, None))
         }

@@ -47,7 +47,7 @@ pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
         }
         None if args.json => {
             let device_matrix = args.matrix.then(|| DeviceMatrix::new(&topology)).flatten();
-            let document = TopologyDocument::with_time(topology, machine.seen_at());
+            let document = TopologyDocument::with_time(topology, machine.observed_at());
             output::print(&json(&TopologyDocument { device_matrix, ..document })?)?
         }
         None if args.matrix => {

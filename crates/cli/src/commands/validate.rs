@@ -159,7 +159,7 @@ fn validation(
     warnings.extend(prediction_inputs::warnings(provenances()));
     if stream.is_none() {
         let message = "STREAM was not measured, so it cannot be compared; numaio stream measures it";
-        warnings.push(Warning { rule: "missing-stream".to_owned(), what: message.to_owned() });
+        warnings.push(Warning { rule: "missing-stream".to_owned(), message: message.to_owned() });
     }
     Ok(Validation {
         schema: VALIDATION_SCHEMA.to_owned(),

@@ -119,14 +119,14 @@ impl From<CudaUnavailable> for Failure {
 
 fn hint_of_probe(error: &ProbeError) -> Option<&'static str> {
     match error {
-        ProbeError::Refused { what, .. } if what.contains("mbind") || what.contains("policy") => Some(
+        ProbeError::Refused { call: what, .. } if what.contains("mbind") || what.contains("policy") => Some(
             "containers often forbid NUMA system calls by seccomp: allow mbind, set_mempolicy and move_pages \
              (docker: --cap-add SYS_NICE), or run on the host",
         ),
-        ProbeError::Refused { what, .. } if what.contains("huge") => {
+        ProbeError::Refused { call: what, .. } if what.contains("huge") => {
             Some("reserve huge pages by writing their number to nr_hugepages of each node, or omit --hugepages")
         }
-        ProbeError::Refused { what, why } => hint_of_bar(what, why),
+        ProbeError::Refused { call: what, reason: why } => hint_of_bar(what, why),
         ProbeError::NoMemory { .. } => Some("free memory on that node (see numaio topology)"),
         ProbeError::Unsupported { .. } => Some("omit --copy-loop or --stream-loop to use the fastest supported loop"),
         ProbeError::NotOnTape { .. } => Some(
@@ -225,7 +225,7 @@ pub fn not_a_model(path: &Path, text: &str, error: &DocumentError) -> Failure {
 /// Returns the error of a handle without a device: an unknown name is a usage error.
 pub fn unresolved(found: &Resolved) -> Failure {
     let finding = found.findings.first();
-    let (what, remedy) = finding.map_or(("", ""), |found| (&found.what, &found.remedy));
+    let (what, remedy) = finding.map_or(("", ""), |found| (&found.message, &found.remedy));
     let what = lower(what.trim_end_matches('.'));
     let failure = match found.is_unknown() {
         true => Failure::usage(what),

@@ -63,7 +63,7 @@ fn every_copy_records_a_job() {
     assert_eq!((jobs[0].totals.moved, jobs[0].totals.bytes, jobs[0].runs), (1, 7, 1));
     assert_eq!(jobs[0].command, ["copy", "f", "g"].map(|word| CommandArg::Text(word.to_owned())));
     assert_eq!(jobs[1].problems[0].name.as_deref(), Some("absent"));
-    assert!(jobs[2].why.contains("no/such/folder"), "{}", jobs[2].why);
+    assert!(jobs[2].reason.contains("no/such/folder"), "{}", jobs[2].reason);
     let table = home.run(&["jobs"]).ok();
     assert!(table.contains("numaio copy -r absent f to"), "{table}");
     let text = home.run(&["jobs", "show", "2"]).ok();
@@ -86,7 +86,7 @@ fn killed_copy_is_interrupted_and_resumes() {
     until(|| show_job(&home, 1).state == JobState::Interrupted, || "the job is not interrupted");
     assert_eq!(stored_job(&home, 1).state, JobState::Running, "no process could record the end");
     child.limited_status().expect("ended");
-    assert!(home.run(&["jobs", "show", "1"]).ok().contains("cut: its process no longer exists"));
+    assert!(home.run(&["jobs", "show", "1"]).ok().contains("interrupted: its process no longer exists"));
     // From any directory; the rate limit is part of the command.
     let elsewhere = home.numaio(&["jobs", "resume", "1"]).current_dir("/").limited_output();
     let output = CommandOutput::of(elsewhere.expect("numaio")).ok();
@@ -193,10 +193,10 @@ fn cancels_a_running_job() {
     assert_eq!(child.limited_status().expect("ended").code(), Some(130));
     assert!(output.code == Some(0) && output.err.contains("numaio jobs resume 1"), "{}", output.err);
     let job = stored_job(&home, 1);
-    assert_eq!((job.state, job.why.as_str()), (JobState::Interrupted, "interrupted"));
+    assert_eq!((job.state, job.reason.as_str()), (JobState::Interrupted, "interrupted"));
     let log: Vec<&str> = job.log.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(log, ["started", "interrupt requested", "interrupted"]);
-    home.run(&["jobs", "cancel", "1"]).failed(2, &["job 1 is not running: it is cut"]);
+    home.run(&["jobs", "cancel", "1"]).failed(2, &["job 1 is not running: it is interrupted"]);
     home.run(&["copy", "-r", "src/", "dst"]).ok();
     same(&home, "dst");
 }
@@ -248,13 +248,13 @@ fn process_with_a_reused_id_is_not_the_job() {
     // The same process ID, but another start time.
     let root = numaio_linux::Root::live().expect("a root");
     let began = numaio_machine::process::start_time(&root, other.id()).expect("it runs");
-    (job.process.pid, job.process.began) = (other.id(), began + 1);
+    (job.process.pid, job.process.start_time) = (other.id(), began + 1);
     write(&home, &job);
     assert_eq!(show_job(&home, 1).state, JobState::Interrupted);
     home.run(&["jobs", "cancel", "1"]).failed(2, &["is not running"]);
     assert_eq!(other.try_wait().expect("a child"), None, "an unrelated process was killed");
     // The same process ID and start time, but another boot of the machine.
-    job.process.began = began;
+    job.process.start_time = began;
     write(&home, &job);
     assert_eq!(show_job(&home, 1).state, JobState::Running);
     job.process.boot = Some("another".to_owned());
@@ -315,7 +315,7 @@ fn deletes_old_jobs_but_not_running_ones() {
     let mut job = stored_job(&home, 1);
     let (own, began) = (std::process::id(), numaio_machine::process::start_time(&root, std::process::id()));
     // The first job runs, since this test's process does; all others have ended.
-    (job.state, job.process.pid, job.process.began) = (JobState::Running, own, began.expect("it runs"));
+    (job.state, job.process.pid, job.process.start_time) = (JobState::Running, own, began.expect("it runs"));
     write(&home, &job);
     job.state = JobState::Done;
     for id in 2..=130 {
@@ -422,7 +422,7 @@ fn records_why_a_resume_failed_to_start() {
     fs::remove_file(home.0.join("list")).expect("a file");
     home.run(&["jobs", "resume", "1"]).failed(1, &["list: No such file"]);
     let job = show_job(&home, 1);
-    assert!(job.state == JobState::Failed && job.why.contains("list: No such file"), "{job:?}");
+    assert!(job.state == JobState::Failed && job.reason.contains("list: No such file"), "{job:?}");
 }
 
 /// With an unmounted disk, for example, all its files would be deleted at the destination.

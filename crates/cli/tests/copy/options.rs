@@ -22,8 +22,8 @@ direction = "DIRECTION"
 nodes = [{ node = 0 }]
 storage = [{ device = "disk", node = 0, bytes = 1_000_000_000 }]
 nics = [{ device = "net", node = 0 }]
-storage_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]
-network_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]
+storage_paths = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, max_bytes_per_s = 1e9 }]
+network_paths = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, max_bytes_per_s = 1e9 }]
 "#;
 
 fn copy(home: &Home, args: &[&str]) -> CommandOutput {

@@ -67,7 +67,7 @@ fn interrupt_ends_the_wait_for_a_silent_remote_process() {
     }
     // The jobs are interrupted and can be resumed.
     let jobs = home.run(&["jobs"]).ok();
-    assert_eq!(jobs.matches("cut").count(), cases.len(), "{jobs}");
+    assert_eq!(jobs.matches("interrupted").count(), cases.len(), "{jobs}");
 }
 
 #[test]

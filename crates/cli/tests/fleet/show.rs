@@ -36,7 +36,7 @@ fn host_is_shown_beside_its_group() {
     assert!(text.starts_with("slow: group ") && text.contains("-50"), "{text}");
     let json = home.run(&["fleet", "show", "f.db", "--host", "slow", "--json"]).ok();
     let host = FleetHostSummary::from_json(&json).expect("a host");
-    assert_eq!((host.group_hosts, host.seen_at), (7, MEASURED_AT));
+    assert_eq!((host.group_hosts, host.observed_at), (7, MEASURED_AT));
     let copy = host.figures.iter().filter(|figure| figure.key.quantity.starts_with("copy"));
     let ratios: Vec<f64> = copy.map(|figure| figure.value / figure.group_median).collect();
     assert!(!ratios.is_empty() && ratios.iter().all(|ratio| (ratio - 0.5).abs() < 0.01), "{ratios:?}");

@@ -147,7 +147,7 @@ fn failures_of_hosts_and_drained_nodes_have_reasons() {
     let report = read_report(&run, "n1");
     assert!(report.failure.is_some() && report.diagnosis.is_some());
     std::fs::write(run.join("hosts/n2.json"), "{\"schema\": \"numaio/host-rep").expect("a half report");
-    assert_eq!(site.states(&run)[1], FleetHostState::Half);
+    assert_eq!(site.states(&run)[1], FleetHostState::Unreadable);
     std::fs::remove_dir_all(&site.runs).expect("removed");
 
     let run = site.start(&["-w", "n[1-4]", "--remote-numaio", "/nonexistent/numaio", "--", "topology"]);

@@ -63,7 +63,7 @@ fn measures_download_readback_and_both_at_once() {
     // The driver limits the rates; a busy machine may get less.
     assert!(download < 220e6 && readback < 44e6, "{download} {readback}");
     let both = record.cells.iter().find(|cell| cell.groups.len() == 2).expect("both at once");
-    assert_eq!(both.of_groups.len(), 2);
+    assert_eq!(both.group_bytes_per_s.len(), 2);
     assert!(both.bytes_per_s.median().expect("a figure") < 264e6);
 }
 

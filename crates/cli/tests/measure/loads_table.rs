@@ -27,7 +27,7 @@ fn measure(load: &str) -> IoRecord {
     let topology = discover(&machine.tree());
     let path = DiskPath {
         path: "/dev/nvme0n1".into(),
-        at: 0,
+        offset: 0,
         bytes: 1 << 30,
         method: DiskMethod::Uring,
         direct: true,

@@ -60,7 +60,7 @@ fn bench_replays_from_the_runs_of_a_tape() {
     let mut changed = Tape::parse(&text).expect("a tape");
     for (workload, outcome) in &mut changed.runs {
         if matches!(workload, Workload::Io(io) if io.streams() == 2) {
-            *outcome = Err(ProbeError::Unsupported { what: "it".to_owned() });
+            *outcome = Err(ProbeError::Unsupported { feature: "it".to_owned() });
         }
     }
     fs::write(&tape, changed.to_text()).expect("a tape");

@@ -53,7 +53,7 @@ fn plans_for_the_devices_of_a_machine() {
     assert_eq!(receive.problem.direction, Transfer::Receive);
     let network_paths = |plan: &Plan| {
         let paths = plan.problem.network_paths.iter();
-        paths.map(|path| (path.memory_node.0, path.most_bytes_per_s)).collect::<Vec<_>>()
+        paths.map(|path| (path.memory_node.0, path.max_bytes_per_s)).collect::<Vec<_>>()
     };
     assert_ne!(network_paths(&plan), network_paths(&receive), "nodes 2 and 3 are slow only for sending");
 }
@@ -209,8 +209,8 @@ fn rejects(home: &Home, from: &str, to: &str, parts: &[&str]) {
 #[test]
 fn rejects_invalid_values_in_a_file() {
     let home = Home::new();
-    let path = "thread_bytes_per_s = 1.4e9, most_bytes_per_s = 10e9";
-    let zero = "thread_bytes_per_s = 0.0, most_bytes_per_s = 10e9";
+    let path = "thread_bytes_per_s = 1.4e9, max_bytes_per_s = 10e9";
+    let zero = "thread_bytes_per_s = 0.0, max_bytes_per_s = 10e9";
     rejects(
         &home,
         path,
@@ -355,13 +355,13 @@ fn hard_problem() -> PlanProblem {
         ))
     ));
     lines.push(format!("nics = [{}]", rows(&|node| format!("{{ device = \"n{node}\", node = {node} }}"))));
-    for (kind, step) in [("storage_ways", 7919u64), ("network_ways", 104_729)] {
+    for (kind, step) in [("storage_paths", 7919u64), ("network_paths", 104_729)] {
         let path = |number: u64| {
             let share = |step: u64| (number * step % 1009) as f64 / 1009.0;
             let thread = 0.5e9 + 1.5e9 * share(step);
             let most = thread * (1.0 + 6.0 * share(step * 31));
             let (device, memory) = (number / 8, number % 8);
-            format!("{{ device_node = {device}, memory_node = {memory}, thread_bytes_per_s = {thread:.1}, most_bytes_per_s = {most:.1} }}")
+            format!("{{ device_node = {device}, memory_node = {memory}, thread_bytes_per_s = {thread:.1}, max_bytes_per_s = {most:.1} }}")
         };
         let paths: Vec<String> = (0..64).map(path).collect();
         lines.push(format!("{kind} = [{}]", paths.join(", ")));
@@ -428,8 +428,8 @@ fn runs_a_program_on_the_cores_of_a_plan_from_standard_input() {
     let home = Home::new();
     let problem = "threads_per_node = 2\nnodes = [{ node = 0 }]\n\
         storage = [{ device = \"disk\", node = 0, bytes = 1000 }]\nnics = [{ device = \"nic\", node = 0 }]\n\
-        storage_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]\n\
-        network_ways = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, most_bytes_per_s = 1e9 }]\n";
+        storage_paths = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, max_bytes_per_s = 1e9 }]\n\
+        network_paths = [{ device_node = 0, memory_node = 0, thread_bytes_per_s = 1e9, max_bytes_per_s = 1e9 }]\n";
     let plan = home.run(&["plan", "--file", &home.file("one.toml", problem), "--json"]).ok();
     let script = "grep Cpus_allowed_list /proc/self/status; exit 5";
     let output = piped(&home, &["run", "--plan", "-", "--explain", "--", "sh", "-c", script], &plan);

@@ -25,7 +25,7 @@ use Direction::{Read, Write};
 fn disk() -> DiskPath {
     DiskPath {
         path: "/dev/nvme0n1".into(),
-        at: 0,
+        offset: 0,
         bytes: 1 << 30,
         method: DiskMethod::Uring,
         direct: true,
@@ -90,13 +90,13 @@ impl Measured {
             device: 0,
         };
         let workload = IoWorkload {
-            through: IoPath::Disk(disk()),
+            path: IoPath::Disk(disk()),
             others: Vec::new(),
             groups: mix.iter().map(group).collect(),
             block_bytes: 128 << 10,
             depth: 16,
             sampling: Sampling::Window { milliseconds: 500, slices: 5 },
-            most_bytes: None,
+            max_bytes: None,
         };
         self.machine.io_truth(&workload).expect("it runs").iter().sum()
     }
@@ -424,7 +424,7 @@ fn predicts_mixes_on_random_machines_within_their_intervals() {
         let machine = Measured::new(spec);
         let representative = |nodes: &Vec<u32>| {
             let nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
-            ClassRepresentative { direction: Read, by: nodes[0], nodes }
+            ClassRepresentative { direction: Read, node: nodes[0], nodes }
         };
         let represented = members.iter().map(representative).collect();
         let cells = machine.io(matrix(&[Read], &[1, 2, 4, 8], represented), 1);

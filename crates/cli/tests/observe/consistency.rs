@@ -136,7 +136,7 @@ fn advised_commands_exist_with_their_options() {
     for machine in ["amd-dl585-g7", "amd-2p", "intel-r820", &changed] {
         for DiagnosedFinding { finding, cost, fix } in findings(&home, machine) {
             let find_out = match &cost {
-                Cost::Unknown { find_out } => find_out.as_str(),
+                Cost::Unknown { measure: find_out } => find_out.as_str(),
                 _ => "",
             };
             let fixes = fix.commands.iter().chain(&fix.undo).map(String::as_str);

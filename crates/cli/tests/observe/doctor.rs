@@ -66,7 +66,7 @@ fn misconfigured_machine_gets_costs_and_fixes() {
         // Node 4 is the worst to receive on: 0.056 of 0.104 GB/s.
         Cost::Known { losses, .. } => {
             assert_eq!((losses.len(), losses[0].direction), (1, Some(Direction::Read)));
-            assert!((losses[0].most - 0.46).abs() < 0.01, "{losses:?}");
+            assert!((losses[0].high - 0.46).abs() < 0.01, "{losses:?}");
         }
         other => panic!("{other:?}"),
     }
@@ -79,7 +79,7 @@ fn misconfigured_machine_gets_costs_and_fixes() {
 fn correctly_configured_machine_has_notes_only() {
     let home = Home::new();
     let found = diagnosis(&home, &["--machine", TAPE], 0);
-    assert!(!found.has_faults() && !found.unseen.is_empty());
+    assert!(!found.has_faults() && !found.not_checked.is_empty());
     let file = home.path("diagnosis.json");
     home.run(&["doctor", "--machine", TAPE, "--json", "-o", &file]).ok();
     assert_eq!(Diagnosis::from_json(&fs::read_to_string(file).expect("a file")).expect("a diagnosis"), found);
@@ -150,8 +150,12 @@ fn cost_is_unknown_without_a_model() {
         assert!(!matches!(diagnosed.cost, Cost::Known { .. }), "{diagnosed:?}");
     }
     let irqs = of_rule(&found, "irq-foreign-node");
-    assert_eq!(irqs.cost, Cost::Unknown { find_out: "run numaio model".into() });
-    assert!(found.unseen.iter().any(|unseen| unseen.contains("no saved model")), "{:?}", found.unseen);
+    assert_eq!(irqs.cost, Cost::Unknown { measure: "run numaio model".into() });
+    assert!(
+        found.not_checked.iter().any(|unseen| unseen.contains("no saved model")),
+        "{:?}",
+        found.not_checked
+    );
 }
 
 /// Diagnoses this machine and all available recorded ones.

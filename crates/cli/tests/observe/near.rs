@@ -30,7 +30,7 @@ fn resolves_devices_of_a_recorded_machine() {
     let json = near(&[&machine[..], &["eth0", "--json"]].concat()).ok();
     let document = NearDocument::from_json(&json).expect("a document");
     assert_eq!(document.handles[0].nodes[0].node.0, 7);
-    assert_eq!(document.handles[0].chain[0].what, "eth0");
+    assert_eq!(document.handles[0].chain[0].name, "eth0");
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn undo_reverts_an_interrupted_move() {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot id");
     let applied = vec![AppliedChange { change: at(&first), inverse: at(&before) }];
     let mut receipt = Receipt::planned(&machine, Some(boot.trim().into()), 1, applied);
-    receipt.underway = Some(0);
+    receipt.progress = Some(0);
     let folder = home.0.join("state/numaio/receipts");
     fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join(format!("{machine}-balance-1.json"));

@@ -130,7 +130,7 @@ fn undo_after_reboot_only_removes_the_receipt() {
     let home = Home::new();
     let path = leave_receipt(&home, "irq-1", |receipt| {
         receipt.devices = vec!["eth0".into()];
-        receipt.underway = Some(0);
+        receipt.progress = Some(0);
     });
     let list = home.run(&["undo", "--list"]).ok();
     assert!(list.contains("irq-1 of eth0") && list.contains("Interrupted: 0 of 1"), "{list}");
@@ -161,7 +161,7 @@ fn undo_rejects_foreign_broken_and_superseded_receipts() {
     assert!(home.run(&["undo", "--list"]).err.contains("irq-2"));
     // Of two receipts with the same setting, the newer must be undone first.
     leave_receipt(&home, "irq-3", |receipt| receipt.boot = None);
-    leave_receipt(&home, "irq-4", |receipt| (receipt.boot, receipt.made_at) = (None, 2));
+    leave_receipt(&home, "irq-4", |receipt| (receipt.boot, receipt.created_at) = (None, 2));
     home.run(&["undo", "irq-3"])
         .failed(1, &["irq-4 changed some of the same settings", "run numaio undo irq-4 first"]);
 }

@@ -27,7 +27,7 @@ fn placement_follows_the_classes_of_the_model() {
     let one_program = place("read", &["--spread"]);
     assert_eq!(one_program.tasks[0].cpus, CpuSet::parse_list("4-7,12-15").expect("a list"));
     assert!(
-        one_program.rejected.iter().any(|node| node.node.0 == 4 && node.why.contains("54 %")),
+        one_program.rejected.iter().any(|node| node.node.0 == 4 && node.reason.contains("54 %")),
         "{:?}",
         one_program.rejected
     );
@@ -169,7 +169,8 @@ fn unreadable_descriptors_of_a_process_are_reported() {
         let output = run(&["status", &pid.to_string(), "--json"]);
         assert_eq!(output.code, Some(1), "{}", output.out);
         let status = numaio_schema::Status::from_json(&output.out).expect("a status");
-        let unseen: Vec<(u32, &str)> = status.unseen.iter().map(|it| (it.pid, it.why.as_str())).collect();
+        let unseen: Vec<(u32, &str)> =
+            status.unreadable.iter().map(|it| (it.pid, it.reason.as_str())).collect();
         assert_eq!((status.processes.len(), unseen), (0, vec![(pid, "permission denied")]));
         let near = run(&["near", &format!("pid:{pid}")]);
         assert!(near.code == Some(1) && near.out.contains("permission denied"), "{}", near.out);

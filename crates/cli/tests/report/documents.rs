@@ -66,7 +66,7 @@ pub fn reading(value: f64, salt: u64) -> Reading {
                 samples: 10,
                 start_skew_ns: 900,
                 residency: Residency::default(),
-                set_aside: None,
+                excluded: None,
             }
         })
         .collect();
@@ -206,7 +206,7 @@ fn cell(topology: &Topology, target: NodeId, flow: Flow, value: f64) -> Cell {
         samples: visit.samples,
         start_skew_ns: 900,
         residency: Residency::default(),
-        set_aside: None,
+        excluded: None,
     };
     Cell {
         target,

@@ -249,10 +249,10 @@ fn reports_use_the_newest_topology_and_view_with_a_time() {
     let home = Home::new();
     let machine = documents::machine("dl585");
     let fingerprint = machine.identity.fingerprint.clone();
-    let topology = |seen_at: Option<u64>, product: &str| {
+    let topology = |observed_at: Option<u64>, product: &str| {
         let mut machine = machine.clone();
         machine.identity.product = product.into();
-        home.document(&format!("{product}.json"), &TopologyDocument::with_time(machine, seen_at))
+        home.document(&format!("{product}.json"), &TopologyDocument::with_time(machine, observed_at))
     };
     let measured = |measured_at: u64, gbit: f64| View {
         measured_at: Some(measured_at),

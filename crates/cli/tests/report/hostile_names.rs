@@ -38,7 +38,7 @@ pub fn files(home: &Home) -> Vec<String> {
             severity: Severity::Problem,
             rule: format!("rule-{index}"),
             subject: next(),
-            what: next(),
+            message: next(),
             evidence: next().repeat(6),
             remedy: next(),
         })
@@ -48,7 +48,7 @@ pub fn files(home: &Home) -> Vec<String> {
     model.record.provenance.source = MachineSource::Tape { name: next(), note: next() };
     for _ in 0..11 {
         let what = next();
-        model.record.provenance.warnings.push(Warning { rule: "a-rule".into(), what });
+        model.record.provenance.warnings.push(Warning { rule: "a-rule".into(), message: what });
     }
     let cell = &mut model.record.cells[1];
     (cell.bytes_copied_per_s, cell.settled, cell.failure) = (None, false, Some(next()));
@@ -60,7 +60,7 @@ pub fn files(home: &Home) -> Vec<String> {
     for view in &mut comparison.views {
         view.title = next();
     }
-    comparison.warnings = vec![Warning { rule: "a-rule".into(), what: next() }];
+    comparison.warnings = vec![Warning { rule: "a-rule".into(), message: next() }];
     let mut files = vec![
         home.document("topology.json", &TopologyDocument::new(machine)),
         home.document("model.json", &model),

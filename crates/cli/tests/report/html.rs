@@ -371,7 +371,7 @@ fn html_escapes_hostile_names_and_marks_missing_values() {
         severity: numaio_machine::findings::Severity::Problem,
         rule: "a-rule".into(),
         subject: hostile.into(),
-        what: hostile.into(),
+        message: hostile.into(),
         evidence: hostile.into(),
         remedy: hostile.into(),
     }];
@@ -379,7 +379,7 @@ fn html_escapes_hostile_names_and_marks_missing_values() {
     let provenance = &mut model.record.provenance;
     provenance.complete = false;
     provenance.source = MachineSource::Tape { name: hostile.into(), note: hostile.into() };
-    provenance.warnings = vec![Warning { rule: "a-rule".into(), what: hostile.into() }];
+    provenance.warnings = vec![Warning { rule: "a-rule".into(), message: hostile.into() }];
     let cell = &mut model.record.cells[1];
     (cell.bytes_copied_per_s, cell.settled, cell.failure) = (None, false, Some(hostile.into()));
     let model = numaio_model::fit(model.record, &machine, numaio_model::ClassOptions::default());

@@ -131,7 +131,7 @@ fn interrupted_session_is_cut() {
     kill("-TERM", child.id());
     assert_eq!(child.limited_status().expect("ended").code(), Some(130));
     let cut = wait_for_records(&daemon.home.0.join("records"), 1, &daemon).remove(0);
-    assert_eq!(cut.result, TransferResult::Cut, "{cut:?}");
+    assert_eq!(cut.result, TransferResult::Interrupted, "{cut:?}");
     assert!(!cut.reason.is_empty(), "{cut:?}");
 }
 

@@ -67,6 +67,6 @@ fn anonymous_clients_leave_connections_for_users() {
     assert!(first.try_wait().expect("asked").is_none(), "it is limited to 50 KiB/s");
     kill("-TERM", first.id());
     drop(first.limited_status());
-    let ended = || daemon.log().contains("anonymous reads open: cut");
+    let ended = || daemon.log().contains("anonymous reads open: interrupted");
     until(ended, || daemon.log());
 }

@@ -88,7 +88,7 @@ fn sessions_wait_for_a_device_and_a_killed_client_frees_its_place() {
     killed.child.kill().expect("killed");
     drop(killed.child.limited_status());
     until(|| waiting(0), metrics);
-    daemon.wait_for_log("bob writes to data: cut: ");
+    daemon.wait_for_log("bob writes to data: interrupted: ");
     let last = Delayed::start(bobs, &["-r", "src/", &to]);
     last.wait_for(&format!("position 1: {why}"));
     kill("-TERM", first.id());

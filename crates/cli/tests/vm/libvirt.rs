@@ -65,7 +65,7 @@ fn apply_and_undo(libvirt: &LibvirtDaemon, device: &str) -> Option<()> {
     let guest = shown(libvirt);
     assert!(guest.configuration.libvirt && guest.configuration.accelerator.as_deref() == Some("tcg"));
     let roles: Vec<&ThreadRole> = guest.threads.iter().map(|thread| &thread.role).collect();
-    let io = ThreadRole::Io { name: "iothread1".into() };
+    let io = ThreadRole::Io { io_thread: "iothread1".into() };
     assert_eq!(roles[..2], [&ThreadRole::Vcpu { number: 0 }, &io], "{roles:?}");
     assert!(roles[2..].iter().all(|role| **role == ThreadRole::Emulator) && roles.len() > 3, "{roles:?}");
     let placement = plan(libvirt, "web", device)?;

@@ -47,7 +47,7 @@ fn plan(home: &Home, nodes: usize) -> GuestPlan {
 fn function(plan: &GuestPlan, network: bool) -> PlannedFunction {
     let node = plan.guests[0].cells.last().map(|cell| cell.node);
     let address = "0000:3b:02.1".parse().expect("an address");
-    PlannedFunction { address, of: "eth0".to_owned(), node, network }
+    PlannedFunction { address, physical_function: "eth0".to_owned(), node, network }
 }
 
 /// Returns placements in all combinations of options.

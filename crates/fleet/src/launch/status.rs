@@ -127,7 +127,7 @@ fn host_status(
             foreground_state(directory, host, report, is_launching, phase.is_some())
         }
         (StoredReport::Failed(reason), _) => (FleetHostState::Failed, Some(reason)),
-        (StoredReport::Unreadable(reason), _) => (FleetHostState::Half, Some(reason)),
+        (StoredReport::Unreadable(reason), _) => (FleetHostState::Unreadable, Some(reason)),
         (StoredReport::Absent, Some(JobPhase::Exited(exit))) => exited(directory, job, *exit),
         (StoredReport::Absent, _) => without_job(host),
     };
@@ -156,7 +156,7 @@ fn foreground_state(
         (true, None, _) if directory.is_started(&host.name) => (FleetHostState::Running, None),
         (_, Some(reason), _) => (FleetHostState::Lost, Some(reason)),
         (_, None, StoredReport::Failed(reason)) => (FleetHostState::Failed, Some(reason)),
-        (_, None, StoredReport::Unreadable(reason)) => (FleetHostState::Half, Some(reason)),
+        (_, None, StoredReport::Unreadable(reason)) => (FleetHostState::Unreadable, Some(reason)),
         (true, None, _) => (FleetHostState::Queued, None),
         (false, None, _) if has_ended_job => {
             (FleetHostState::Lost, Some("its launcher was interrupted".to_owned()))
@@ -265,8 +265,8 @@ mod tests {
         let past = vec![job("12_5", "", JobPhase::Ended("its node failed"))];
         let jobs = RunJobs::of(&run.hosts, listed, past);
         let status = status(&directory, &run, &jobs, false);
-        use FleetHostState::{Failed, Half, Lost, Measured, Missing, Queued, Running};
-        let expected = [Measured, Failed, Half, Running, Queued, Lost, Lost, Lost, Missing];
+        use FleetHostState::{Failed, Lost, Measured, Missing, Queued, Running, Unreadable};
+        let expected = [Measured, Failed, Unreadable, Running, Queued, Lost, Lost, Lost, Missing];
         let expected: Vec<_> = names.iter().map(|name| (*name).to_owned()).zip(expected).collect();
         assert_eq!(states(&status), expected);
         let reason = |index: usize| status.hosts[index].reason.as_deref().unwrap_or_default();

@@ -51,7 +51,7 @@ pub struct ContentFinding {
     /// The affected object.
     pub subject: String,
     /// One sentence.
-    pub what: String,
+    pub message: String,
 }
 
 /// Derives the content of a document from its text; the error states why it is rejected.

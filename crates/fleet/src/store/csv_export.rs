@@ -27,12 +27,12 @@ const TABLES: [ExportedTable; 7] = [
     ExportedTable {
         name: "hosts",
         description: "hosts of the fleet",
-        query: "SELECT id, name, machine_id, seen_at FROM hosts ORDER BY id",
+        query: "SELECT id, name, machine_id, observed_at FROM hosts ORDER BY id",
         columns: &[
             ("id", "integer", "id of the host"),
             ("name", "string", "name; several hosts may have one"),
             ("machine_id", "string", "hash of the machine-id"),
-            ("seen_at", "integer", "time of the newest facts in seconds since 1970"),
+            ("observed_at", "integer", "time of the newest facts in seconds since 1970"),
         ],
     },
     ExportedTable {
@@ -106,7 +106,7 @@ const TABLES: [ExportedTable; 7] = [
     ExportedTable {
         name: "findings",
         description: "findings of each document",
-        query: "SELECT f.host, h.name, f.document, f.measured_at, f.severity, f.rule, f.subject, f.what
+        query: "SELECT f.host, h.name, f.document, f.measured_at, f.severity, f.rule, f.subject, f.message
                 FROM findings f JOIN hosts h ON h.id = f.host ORDER BY f.document, f.rowid",
         columns: &[
             HOST_ID,
@@ -116,7 +116,7 @@ const TABLES: [ExportedTable; 7] = [
             ("severity", "string", "note, warning or problem"),
             ("rule", "string", "rule of the finding"),
             ("subject", "string", "affected object"),
-            ("what", "string", "the finding"),
+            ("message", "string", "the finding"),
         ],
     },
     ExportedTable {

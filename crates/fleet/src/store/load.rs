@@ -16,7 +16,7 @@ pub struct StoredHost {
     /// Hash of the machine-id.
     pub machine_id: Option<String>,
     /// Time of its newest facts, in seconds since 1970.
-    pub seen_at: u64,
+    pub observed_at: u64,
     /// Number of its documents.
     pub documents: u64,
 }
@@ -127,7 +127,7 @@ fn load(connection: &Connection) -> rusqlite::Result<FleetData> {
     let index: HashMap<i64, u32> = named.iter().map(|(id, _)| *id).zip(0..).collect();
     let mut hosts: Vec<FleetHost> = named
         .into_iter()
-        .map(|(_, host)| FleetHost { name: host.name, seen_at: host.seen_at, facts: Vec::new() })
+        .map(|(_, host)| FleetHost { name: host.name, observed_at: host.observed_at, facts: Vec::new() })
         .collect();
     let facts: HashMap<i64, Fact> = fact_values(connection)?.into_iter().collect();
     let mut query = connection.prepare("SELECT host, fact FROM fact_rows")?;
@@ -171,13 +171,13 @@ fn figure_rows(
 /// Returns the hosts with unique names, by id.
 fn named_hosts(connection: &Connection) -> rusqlite::Result<Vec<(i64, StoredHost)>> {
     let mut query = connection.prepare(
-        "SELECT id, name, machine_id, seen_at, (SELECT count(*) FROM documents WHERE host = hosts.id)
+        "SELECT id, name, machine_id, observed_at, (SELECT count(*) FROM documents WHERE host = hosts.id)
          FROM hosts ORDER BY id",
     )?;
     let host = |row: &Row<'_>| {
         let documents = unsigned(row.get(4)?);
-        let (name, machine_id, seen_at) = (row.get(1)?, row.get(2)?, unsigned(row.get(3)?));
-        Ok((row.get(0)?, StoredHost { name, machine_id, seen_at, documents }))
+        let (name, machine_id, observed_at) = (row.get(1)?, row.get(2)?, unsigned(row.get(3)?));
+        Ok((row.get(0)?, StoredHost { name, machine_id, observed_at, documents }))
     };
     let mut hosts = query.query_map([], host)?.collect::<rusqlite::Result<Vec<(i64, StoredHost)>>>()?;
     let mut counts: HashMap<String, usize> = HashMap::new();

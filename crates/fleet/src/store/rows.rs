@@ -62,8 +62,8 @@ impl RowWriter {
         self.write_figures(connection, host, document, &content.figures)?;
         let mut insert = connection.prepare_cached("INSERT INTO findings VALUES (?, ?, ?, ?, ?, ?, ?)")?;
         for found in &content.findings {
-            let super::ContentFinding { severity, rule, subject, what } = found;
-            insert.execute(params![document, host, at, severity, rule, subject, what])?;
+            let super::ContentFinding { severity, rule, subject, message } = found;
+            insert.execute(params![document, host, at, severity, rule, subject, message])?;
         }
         let mut insert = connection.prepare_cached("INSERT INTO conditions VALUES (?, ?, ?, ?, ?)")?;
         for (name, value) in &content.conditions {
@@ -81,8 +81,8 @@ impl RowWriter {
         content: &DocumentContent,
     ) -> rusqlite::Result<()> {
         let Some(facts) = &content.facts else { return Ok(()) };
-        let mut update =
-            connection.prepare_cached("UPDATE hosts SET seen_at = ?2 WHERE id = ?1 AND seen_at <= ?2")?;
+        let mut update = connection
+            .prepare_cached("UPDATE hosts SET observed_at = ?2 WHERE id = ?1 AND observed_at <= ?2")?;
         if update.execute([host, at])? == 0 {
             return Ok(());
         }
@@ -206,7 +206,7 @@ fn assign(connection: &Connection, claim: &HostClaim) -> rusqlite::Result<Result
 
 fn add_host(connection: &Connection, claim: &HostClaim) -> rusqlite::Result<i64> {
     let mut insert =
-        connection.prepare_cached("INSERT INTO hosts (name, machine_id, seen_at) VALUES (?, ?, 0)")?;
+        connection.prepare_cached("INSERT INTO hosts (name, machine_id, observed_at) VALUES (?, ?, 0)")?;
     insert.insert(params![claim.name, claim.machine_id])
 }
 

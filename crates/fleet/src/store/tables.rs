@@ -34,7 +34,7 @@ CREATE TABLE hosts (
   id INTEGER PRIMARY KEY,
   name TEXT NOT NULL,
   machine_id TEXT,
-  seen_at INTEGER NOT NULL
+  observed_at INTEGER NOT NULL
 );
 CREATE INDEX hosts_by_name ON hosts (name);
 CREATE TABLE fingerprints (
@@ -91,7 +91,7 @@ CREATE TABLE findings (
   severity TEXT NOT NULL,
   rule TEXT NOT NULL,
   subject TEXT NOT NULL,
-  what TEXT NOT NULL
+  message TEXT NOT NULL
 );
 CREATE INDEX findings_by_host ON findings (host, measured_at);
 CREATE TABLE conditions (

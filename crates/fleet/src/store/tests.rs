@@ -69,7 +69,7 @@ fn derive(text: &str) -> Result<DocumentContent, String> {
         severity: "note".to_owned(),
         rule: "rule".to_owned(),
         subject: "machine".to_owned(),
-        what: "a finding, with a comma".to_owned(),
+        message: "a finding, with a comma".to_owned(),
     });
     content.conditions.push(("turbo".to_owned(), "true".to_owned()));
     Ok(content)
@@ -146,8 +146,8 @@ fn loads_newest_facts_and_all_figures() {
     ingest(&mut store, &files);
     let data = store.load().expect("data");
     let [a, b] = &data.hosts[..] else { panic!("{data:?}") };
-    assert_eq!((a.name.as_str(), a.seen_at, a.facts[0].value.as_str()), ("a", 20, "6.2"));
-    assert_eq!((b.name.as_str(), b.seen_at), ("b", 15));
+    assert_eq!((a.name.as_str(), a.observed_at, a.facts[0].value.as_str()), ("a", 20, "6.2"));
+    assert_eq!((b.name.as_str(), b.observed_at), ("b", 15));
     assert_eq!(data.keys, [key(0), key(1)]);
     let mut rows: Vec<(u32, u32, u64, f64)> =
         data.figures.iter().map(|row| (row.host, row.key, row.measured_at, row.value)).collect();

@@ -161,7 +161,7 @@ impl Driver {
     pub fn check(&self, what: &str, code: ResultCode) -> Result<(), ProbeError> {
         match code {
             0 => Ok(()),
-            code => Err(ProbeError::Refused { what: what.to_owned(), why: self.name(code) }),
+            code => Err(ProbeError::Refused { call: what.to_owned(), reason: self.name(code) }),
         }
     }
 

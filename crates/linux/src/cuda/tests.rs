@@ -93,13 +93,13 @@ fn workload(groups: &[(u32, Direction)]) -> IoWorkload {
         device: 0,
     };
     IoWorkload {
-        through: IoPath::Gpu { device: 0 },
+        path: IoPath::Gpu { device: 0 },
         others: Vec::new(),
         groups: groups.iter().map(group).collect(),
         block_bytes: BLOCK_BYTES,
         depth: DEPTH,
         sampling: Sampling::Window { milliseconds: 200, slices: 4 },
-        most_bytes: None,
+        max_bytes: None,
     }
 }
 
@@ -143,7 +143,7 @@ fn measures_each_direction_and_releases_all_objects() {
     for (direction, rate, streams) in [(Write, 200e6, 1), (Read, 40e6, 1), (Write, 200e6, 3)] {
         let outcome = run(&fake, &workload(&[(streams, direction)]), 1).expect("copies");
         let [group] = &outcome.groups[..] else { panic!("one group") };
-        assert_eq!((group.samples.len(), outcome.cut.as_deref()), (4, None));
+        assert_eq!((group.samples.len(), outcome.interrupted.as_deref()), (4, None));
         // The fake never exceeds its rate; a busy machine may stay below it.
         assert_within(group, rate, streams);
         assert_eq!(group.requests, group.samples.iter().map(|sample| sample.bytes).sum::<u64>() >> 20);
@@ -185,7 +185,7 @@ fn lost_device_ends_the_run_and_keeps_the_samples() {
     let sampling = Sampling::Window { milliseconds: 10_000, slices: 200 };
     let io = IoWorkload { sampling, ..workload(&[(2, Write)]) };
     let outcome = run(&fake, &io, 0).expect("what was measured");
-    let cut = outcome.cut.expect("a reason");
+    let cut = outcome.interrupted.expect("a reason");
     assert!(cut.contains("the GPU (cu") && cut.contains("): CUDA_ERROR_UNKNOWN"), "{cut}");
     let slices = outcome.groups[0].samples.len();
     assert!((1..200).contains(&slices), "{slices}");
@@ -198,16 +198,16 @@ fn lost_device_ends_the_run_and_keeps_the_samples() {
 fn device_lost_at_the_start_yields_no_sample() {
     let Some(fake) = Fake::new(&["LOST_AFTER=1"]) else { return };
     let outcome = run(&fake, &workload(&[(1, Write), (1, Read)]), 0).expect("nothing");
-    assert!(outcome.cut.is_some() && outcome.groups.iter().all(|group| group.samples.is_empty()));
+    assert!(outcome.interrupted.is_some() && outcome.groups.iter().all(|group| group.samples.is_empty()));
 }
 
 #[test]
 fn byte_limit_ends_the_run_and_keeps_the_samples() {
     let Some(fake) = Fake::new(&["WRITE_RATE=200e6"]) else { return };
     for most in [3u64, 24] {
-        let io = IoWorkload { most_bytes: Some(most << 20), ..workload(&[(1, Write)]) };
+        let io = IoWorkload { max_bytes: Some(most << 20), ..workload(&[(1, Write)]) };
         let outcome = run(&fake, &io, 0).expect("some");
-        assert_eq!(outcome.cut, None);
+        assert_eq!(outcome.interrupted, None);
         let samples = &outcome.groups[0].samples;
         let bytes: u64 = samples.iter().map(|sample| sample.bytes).sum();
         assert!((1..=4).contains(&samples.len()) && bytes > 0 && bytes <= most << 20, "{samples:?}");
@@ -303,7 +303,7 @@ fn real_gpu_copies_in_both_directions() {
     let root = Root::live().expect("/");
     for groups in [&[(1, Write)][..], &[(2, Read)], &[(1, Write), (1, Read)]] {
         let outcome = super::run(&root, None, &workload(groups), &[0]).expect("copies");
-        assert_eq!(outcome.cut, None);
+        assert_eq!(outcome.interrupted, None);
         assert!(outcome.groups.iter().all(|group| bytes_per_s(group) > 0.0), "{outcome:?}");
     }
     let missing = u32::try_from(gpus.len()).expect("few GPUs");

@@ -81,7 +81,7 @@ impl CudaUnavailable {
 
 impl From<CudaUnavailable> for ProbeError {
     fn from(absent: CudaUnavailable) -> Self {
-        Self::Refused { what: "GPU".to_owned(), why: absent.to_string() }
+        Self::Refused { call: "GPU".to_owned(), reason: absent.to_string() }
     }
 }
 

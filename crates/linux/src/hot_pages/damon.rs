@@ -30,9 +30,9 @@ pub fn apply(root: &Root, monitor: &AccessMonitor) -> Result<Change, ControlErro
     let inverse = |on| {
         let plain = |it: &MonitoredProcess| MonitoredProcess { pid: it.pid, ranges: Vec::new() };
         let processes = monitor.processes.iter().map(plain).collect();
-        Change::AccessMonitor(AccessMonitor { processes, on, ..*monitor })
+        Change::AccessMonitor(AccessMonitor { processes, enabled: on, ..*monitor })
     };
-    if !monitor.on {
+    if !monitor.enabled {
         stop(root, monitor)?;
         return Ok(inverse(true));
     }
@@ -114,7 +114,7 @@ mod tests {
             processes: vec![MonitoredProcess { pid, ranges }],
             sample_us: 20_000,
             aggregation_us: 400_000,
-            on,
+            enabled: on,
         }
     }
 

@@ -73,16 +73,16 @@ impl DiskFacts {
     pub(super) fn check(&self, workload: &IoWorkload, path: &DiskPath) -> Result<(), ProbeError> {
         let (block, sector) = (workload.block_bytes, self.sector_bytes);
         let whole = |bytes: u64| bytes.is_multiple_of(sector);
-        if path.direct && !(whole(block) && whole(path.at)) {
-            let what = format!("blocks of {block} bytes at byte {}", path.at);
+        if path.direct && !(whole(block) && whole(path.offset)) {
+            let what = format!("blocks of {block} bytes at byte {}", path.offset);
             let why = format!(
                 "'{}' has sectors of {sector} bytes, and O_DIRECT requires multiples of them",
                 path.path
             );
             return refused(&what, why);
         }
-        if path.at.saturating_add(path.bytes) > self.bytes {
-            let what = format!("{} bytes at byte {}", path.bytes, path.at);
+        if path.offset.saturating_add(path.bytes) > self.bytes {
+            let what = format!("{} bytes at byte {}", path.bytes, path.offset);
             return refused(&what, format!("'{}' has {} bytes", path.path, self.bytes));
         }
         Ok(())

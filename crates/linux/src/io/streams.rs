@@ -172,14 +172,22 @@ pub fn run<Q: RequestQueue>(
     let mut notes = std::mem::take(&mut *shared.notes());
     notes.sort();
     let start_skew_ns = bounds.start_skew_ns;
-    Ok(IoOutcome { groups, elapsed_ns: nanoseconds(began), start_skew_ns, cpu_ns, there: None, notes, cut })
+    Ok(IoOutcome {
+        groups,
+        elapsed_ns: nanoseconds(began),
+        start_skew_ns,
+        cpu_ns,
+        peer: None,
+        notes,
+        interrupted: cut,
+    })
 }
 
 impl RunState {
     fn new(workload: &IoWorkload) -> Result<Self, ProbeError> {
         Ok(Self {
             plan: plan(workload)?,
-            most_bytes: workload.most_bytes.unwrap_or(u64::MAX),
+            most_bytes: workload.max_bytes.unwrap_or(u64::MAX),
             done: AtomicU64::new(0),
             early: AtomicBool::new(false),
             cut: Mutex::new(None),
@@ -276,8 +284,8 @@ impl RunState {
 
 fn bind(mask: &Mask) -> Result<(), ProbeError> {
     mask.apply().map_err(|error| ProbeError::Refused {
-        what: "bind a stream to its CPUs".to_owned(),
-        why: error.to_string(),
+        call: "bind a stream to its CPUs".to_owned(),
+        reason: error.to_string(),
     })
 }
 

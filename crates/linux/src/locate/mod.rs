@@ -32,7 +32,7 @@ pub fn locate(question: &LocateQuery) -> Result<LocateAnswer, LocateError> {
     match question {
         LocateQuery::Path { path } => path_facts(path).map(LocateAnswer::Path).map_err(failed),
         LocateQuery::Addresses { host } => addresses(host).map(LocateAnswer::Addresses).map_err(failed),
-        LocateQuery::Routes { to } => {
+        LocateQuery::Routes { destination: to } => {
             route::routes(*to).map(LocateAnswer::Routes).map_err(|errno| match errno {
                 Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::INVAL => {
                     LocateError::NoRoute(*to)
@@ -56,7 +56,7 @@ fn error_of(question: &LocateQuery, error: &io::Error) -> LocateError {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => LocateError::Absent(what),
         io::ErrorKind::PermissionDenied => LocateError::Denied(what),
-        _ => LocateError::Failed { what, why: error.to_string() },
+        _ => LocateError::Failed { query: what, reason: error.to_string() },
     }
 }
 
@@ -81,8 +81,8 @@ fn facts(path: &Path, name: String) -> io::Result<PathFacts> {
     Ok(PathFacts {
         canonical: name,
         kind,
-        on: DeviceNumber { major: state.stx_dev_major, minor: state.stx_dev_minor },
-        is: is_device.then_some(DeviceNumber { major: state.stx_rdev_major, minor: state.stx_rdev_minor }),
+        dev: DeviceNumber { major: state.stx_dev_major, minor: state.stx_dev_minor },
+        rdev: is_device.then_some(DeviceNumber { major: state.stx_rdev_major, minor: state.stx_rdev_minor }),
         mount: mount_of(&state),
     })
 }
@@ -162,8 +162,8 @@ mod tests {
         let found = opened.files.iter().find(is_it).expect("the file");
         let facts = found.facts.as_ref().expect("its facts");
         assert_eq!(
-            (facts.kind, facts.on),
-            (PathKind::File, LiveLocate.path("/tmp").map_or(facts.on, |_| facts.on))
+            (facts.kind, facts.dev),
+            (PathKind::File, LiveLocate.path("/tmp").map_or(facts.dev, |_| facts.dev))
         );
         let sockets = opened.files.iter().filter(|open| open.target.starts_with("socket:[")).count();
         assert!(sockets >= 2, "{:?}", opened.files);

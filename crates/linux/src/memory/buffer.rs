@@ -100,8 +100,8 @@ fn check(
         if !free_memory.has_node(*node) {
             let what = format!("memory of node {node}");
             return Err(ProbeError::Refused {
-                what,
-                why: "the node does not exist or is offline".to_owned(),
+                call: what,
+                reason: "the node does not exist or is offline".to_owned(),
             });
         }
         let whole = bytes.saturating_add(page_bytes() as u64).saturating_add(page - 1) & !(page - 1);
@@ -122,8 +122,8 @@ fn check(
 impl Buffer {
     fn new(free_memory: &FreeMemory, node: NodeId, shape: MappingRequest) -> Result<Self, ProbeError> {
         let refused = |what: &str, error: io::Error| ProbeError::Refused {
-            what: format!("{what} {} bytes for node {node}", shape.bytes),
-            why: error.to_string(),
+            call: format!("{what} {} bytes for node {node}", shape.bytes),
+            reason: error.to_string(),
         };
         let whole = (shape.offset + shape.bytes).next_multiple_of(shape.page);
         // Slack to align the start to a transparent huge page.
@@ -210,8 +210,8 @@ impl Buffer {
             }
             let part = start..pages.end.min(start + step);
             populate(part.clone()).map_err(|error| ProbeError::Refused {
-                what: format!("allocate {} bytes on node {}", self.bytes, self.node),
-                why: error.to_string(),
+                call: format!("allocate {} bytes on node {}", self.bytes, self.node),
+                reason: error.to_string(),
             })?;
             write(self, part);
         }
@@ -291,7 +291,7 @@ fn refused_binding(node: NodeId, error: &io::Error) -> ProbeError {
         Some(libc::EINVAL) => " (the node has no memory or is outside the cpuset of this process)",
         _ => "",
     };
-    ProbeError::Refused { what: format!("mbind to node {node}"), why: format!("{error}{cause}") }
+    ProbeError::Refused { call: format!("mbind to node {node}"), reason: format!("{error}{cause}") }
 }
 
 fn advise(part: &Range<usize>, advice: libc::c_int) -> io::Result<()> {
@@ -379,7 +379,7 @@ mod tests {
                 source.fill().expect("filled");
                 sink.touch().expect("touched");
                 let after = merge([locate_pages(&source), locate_pages(&sink)], 0);
-                assert_eq!((after.pages_misplaced, after.found_on), (0, None));
+                assert_eq!((after.pages_misplaced, after.misplaced_on), (0, None));
                 let whole = source.start..source.start + source.bytes;
                 assert!(source.part(whole).chunks(LINE).all(|line| line[0] != 0), "no zero pages");
             }

@@ -62,8 +62,8 @@ impl<'a> FreeMemory<'a> {
         let needed = needed_bytes.div_ceil(page);
         if needed > free {
             return Err(ProbeError::Refused {
-                what: format!("{needed} reserved huge pages of {} KiB on node {node}", page >> 10),
-                why: format!("{free} are free there"),
+                call: format!("{needed} reserved huge pages of {} KiB on node {node}", page >> 10),
+                reason: format!("{free} are free there"),
             });
         }
         Ok(())
@@ -74,8 +74,8 @@ impl<'a> FreeMemory<'a> {
         let text = self.root.optional("/proc/meminfo").unwrap_or_default();
         let size = bytes_of(&text, "Hugepagesize").filter(|size| size.is_power_of_two());
         size.ok_or_else(|| ProbeError::Refused {
-            what: "reserved huge pages".to_owned(),
-            why: "not supported by this kernel (hugetlb)".to_owned(),
+            call: "reserved huge pages".to_owned(),
+            reason: "not supported by this kernel (hugetlb)".to_owned(),
         })
     }
 

@@ -57,7 +57,7 @@ pub fn merge(checks: impl IntoIterator<Item = PageLocations>, huge_bytes: u64) -
     for seen in checks {
         all.pages_checked = all.pages_checked.zip(seen.checked).map(|(sum, count)| sum + count);
         all.pages_misplaced += seen.misplaced;
-        all.found_on = all.found_on.or(seen.found_on);
+        all.misplaced_on = all.misplaced_on.or(seen.found_on);
     }
     all
 }
@@ -158,8 +158,12 @@ mod tests {
         let bad = PageLocations { checked: Some(4), misplaced: 2, found_on: Some(NodeId(7)) };
         assert_eq!(merge([good, good], 0).pages_checked, Some(8));
         let all = merge([good, PageLocations::default(), bad], 5);
-        let expected =
-            Residency { pages_checked: None, pages_misplaced: 2, found_on: Some(NodeId(7)), huge_bytes: 5 };
+        let expected = Residency {
+            pages_checked: None,
+            pages_misplaced: 2,
+            misplaced_on: Some(NodeId(7)),
+            huge_bytes: 5,
+        };
         assert_eq!(all, expected);
     }
 

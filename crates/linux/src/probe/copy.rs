@@ -29,7 +29,7 @@ pub fn copy(
 ) -> Result<CopyOutcome, ProbeError> {
     let began = Instant::now();
     let what = format!("{} loop", workload.copy_loop);
-    let copier = Copier::new(workload.copy_loop).ok_or(ProbeError::Unsupported { what })?;
+    let copier = Copier::new(workload.copy_loop).ok_or(ProbeError::Unsupported { feature: what })?;
     let CopyWorkload { placement, pages, sampling, .. } = workload;
     let task = PassTask { name: "copy", cpus: &placement.cpus, pages: *pages, sampling: *sampling, counters };
     task.check_limits()?;

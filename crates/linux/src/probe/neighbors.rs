@@ -107,7 +107,7 @@ fn streams(loads: &[NeighborLoad]) -> impl Iterator<Item = &StreamLoad> {
 /// Returns the arrays of all threads, load by load. They are mapped at once, so that the check of
 /// free memory counts all of them.
 fn build_passes(free_memory: &FreeMemory, loads: &[NeighborLoad]) -> Result<Vec<Streaming>, ProbeError> {
-    let what = || ProbeError::Unsupported { what: format!("{} loop", StreamLoop::Ordinary) };
+    let what = || ProbeError::Unsupported { feature: format!("{} loop", StreamLoop::Ordinary) };
     let streamer = Streamer::new(StreamLoop::Ordinary, StreamOp::Copy).ok_or_else(what)?;
     let arrays = StreamLoad::ARRAYS as usize;
     let wanted: Vec<memory::BufferRequest> = streams(loads)
@@ -233,8 +233,8 @@ fn start_commands(loads: &[NeighborLoad]) -> Result<Vec<RunningCommand<'_>>, Pro
         let args = vec!["-c".to_owned(), command.clone()];
         let running = RunningTool::start("sh", &ToolProcess { args, cpus: CpuSet::new(), memory: None })?;
         let guard = GroupGuard::start(running.id()).map_err(|error| ProbeError::Refused {
-            what: format!("start the guard of '{command}'"),
-            why: error.to_string(),
+            call: format!("start the guard of '{command}'"),
+            reason: error.to_string(),
         })?;
         started.push(RunningCommand { command, _guard: guard, running });
     }
@@ -256,7 +256,7 @@ fn still_running(mut commands: Vec<RunningCommand>) -> Result<Vec<RunningCommand
 }
 
 fn exit_reason(output: &ToolOutput) -> String {
-    let how = match output.ended {
+    let how = match output.exit {
         ToolExit::Status(status) => format!("exited with status {status}"),
         ToolExit::Signal(signal) => format!("was killed by signal {signal}"),
         ToolExit::TimeLimit => "was stopped".to_owned(),

@@ -37,7 +37,7 @@ pub fn stream(
     let began = Instant::now();
     let what = format!("{} loop", workload.stream_loop);
     let streamer =
-        Streamer::new(workload.stream_loop, workload.op).ok_or(ProbeError::Unsupported { what })?;
+        Streamer::new(workload.stream_loop, workload.op).ok_or(ProbeError::Unsupported { feature: what })?;
     let StreamWorkload { placement, pages, sampling, .. } = workload;
     let task =
         PassTask { name: "stream", cpus: &placement.cpus, pages: *pages, sampling: *sampling, counters };

@@ -64,8 +64,10 @@ pub fn run_bound<P: Send, M: Send, B: Send>(
                 Err(error) => {
                     team.abandon();
                     let what = format!("start thread {index} of {name}");
-                    threads
-                        .push(Err(EarlyExit::Failed(ProbeError::Refused { what, why: error.to_string() })));
+                    threads.push(Err(EarlyExit::Failed(ProbeError::Refused {
+                        call: what,
+                        reason: error.to_string(),
+                    })));
                     break;
                 }
             }
@@ -79,7 +81,8 @@ pub fn run_bound<P: Send, M: Send, B: Send>(
     });
     let all: Result<Vec<B>, EarlyExit> = results.into_iter().collect();
     all.map_err(|_| {
-        let why = || ProbeError::Refused { what: name.to_owned(), why: "a thread exited early".to_owned() };
+        let why =
+            || ProbeError::Refused { call: name.to_owned(), reason: "a thread exited early".to_owned() };
         failure.unwrap_or_else(why)
     })
 }

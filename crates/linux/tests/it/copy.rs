@@ -37,7 +37,7 @@ fn check(workload: &CopyWorkload, outcome: &CopyOutcome, wall_ns: u64) {
     assert!(sampled <= outcome.elapsed_ns && outcome.elapsed_ns <= wall_ns, "{outcome:?}");
     let pages = outcome.residency.pages_checked.unwrap_or(0);
     assert_eq!(outcome.residency.pages_misplaced, 0, "{outcome:?}");
-    assert_eq!(outcome.residency.found_on, None);
+    assert_eq!(outcome.residency.misplaced_on, None);
     if workload.pages == Pages::Base && pages > 0 {
         let threads = workload.placement.cpus.len() as u64;
         let of_a_buffer = workload.bytes_per_thread.div_ceil(numaio_linux::memory::page_bytes() as u64);
@@ -100,7 +100,7 @@ fn huge_pages_are_counted_but_not_overstated() {
     let outcome = run(&CopyWorkload { pages: Pages::Huge, ..workload(WINDOW) });
     match outcome {
         Ok(outcome) => assert!(outcome.residency.huge_bytes > 0),
-        Err(ProbeError::Refused { what, .. }) => assert!(what.contains("huge pages"), "{what}"),
+        Err(ProbeError::Refused { call: what, .. }) => assert!(what.contains("huge pages"), "{what}"),
         Err(error) => unreachable!("{error:?}"),
     }
 }

@@ -79,7 +79,7 @@ fn kernel() -> Kernel {
 
 fn path(name: &str, bytes: u64) -> DiskPath {
     let (method, order) = (DiskMethod::Uring, DiskOrder::Sequential);
-    DiskPath { path: name.to_owned(), at: 0, bytes, method, direct: true, order }
+    DiskPath { path: name.to_owned(), offset: 0, bytes, method, direct: true, order }
 }
 
 fn workload(path: DiskPath, streams: &[(u32, Direction)]) -> IoWorkload {
@@ -91,13 +91,13 @@ fn workload(path: DiskPath, streams: &[(u32, Direction)]) -> IoWorkload {
         device: 0,
     };
     IoWorkload {
-        through: IoPath::Disk(path),
+        path: IoPath::Disk(path),
         others: Vec::new(),
         groups: streams.iter().map(group).collect(),
         block_bytes: 128 << 10,
         depth: 4,
         sampling: Sampling::Window { milliseconds: 80, slices: SLICES },
-        most_bytes: None,
+        max_bytes: None,
     }
 }
 
@@ -107,7 +107,7 @@ fn run(workload: &IoWorkload) -> Result<IoOutcome, ProbeError> {
 
 /// Checks the invariants of every complete run.
 fn check(workload: &IoWorkload, outcome: &IoOutcome) {
-    assert_eq!(outcome.cut, None);
+    assert_eq!(outcome.interrupted, None);
     assert_eq!(outcome.groups.len(), workload.groups.len());
     for group in &outcome.groups {
         let times: Vec<u64> = group.samples.iter().map(|sample| sample.ns).collect();
@@ -151,8 +151,8 @@ fn writes_buffer_contents_within_the_area_only() {
         let claim = Claim::file(&folder.0, 4 * MIB).expect("a file");
         let content = || fs::read(claim.proc_path()).expect("its content");
         let before = content();
-        let path = DiskPath { at: MIB, bytes: MIB, method, ..path(claim.name(), 0) };
-        let workload = IoWorkload { most_bytes: Some(3 * MIB), ..workload(path, &[(1, Write)]) };
+        let path = DiskPath { offset: MIB, bytes: MIB, method, ..path(claim.name(), 0) };
+        let workload = IoWorkload { max_bytes: Some(3 * MIB), ..workload(path, &[(1, Write)]) };
         run(&workload).expect("streams");
         let after = content();
         assert_eq!(after.len(), before.len());
@@ -181,7 +181,10 @@ fn writes_require_a_claim() {
     let image = folder.image(4 * MIB);
     let name = image.to_str().expect("a name");
     let error = run(&workload(path(name, 4 * MIB), &[(1, Read), (1, Write)])).expect_err("unclaimed");
-    assert!(matches!(&error, ProbeError::Refused { why, .. } if why.contains("only files")), "{error}");
+    assert!(
+        matches!(&error, ProbeError::Refused { reason: why, .. } if why.contains("only files")),
+        "{error}"
+    );
     assert!(fs::read(&image).expect("the image").iter().all(|byte| *byte == 0));
     run(&workload(path(name, 4 * MIB), &[(1, Read)])).expect("reading needs no claim");
     assert!(matches!(Claim::file(&image, MIB), Err(ClaimError::Exists { .. })));
@@ -199,9 +202,9 @@ fn run_stops_at_the_byte_limit() {
     let claim = Claim::file(&folder.0, 8 * MIB).expect("a file");
     let endless = Sampling::Window { milliseconds: 3_600_000, slices: 5 };
     let workload = workload(path(claim.name(), claim.bytes()), &[(2, Read)]);
-    let workload = IoWorkload { most_bytes: Some(16 * MIB), sampling: endless, ..workload };
+    let workload = IoWorkload { max_bytes: Some(16 * MIB), sampling: endless, ..workload };
     let outcome = run(&workload).expect("streams");
-    assert_eq!(outcome.cut, None);
+    assert_eq!(outcome.interrupted, None);
     let samples = &outcome.groups[0].samples;
     let in_flight = 2 * 4 * workload.block_bytes;
     assert_eq!(samples.len(), 1, "all of it is one sample");
@@ -213,7 +216,7 @@ fn rejects_invalid_workloads() {
     let folder = Folder::new("sense");
     let claim = Claim::file(&folder.0, MIB).expect("a file");
     let good = || workload(path(claim.name(), MIB), &[(1, Read)]);
-    let beyond = DiskPath { at: 1 << 19, ..path(claim.name(), MIB) };
+    let beyond = DiskPath { offset: 1 << 19, ..path(claim.name(), MIB) };
     let cases = [
         (IoWorkload { depth: 0, ..good() }, "it has no streams, a block size of 0 or a depth of 0"),
         (IoWorkload { block_bytes: 0, ..good() }, "it has no streams, a block size of 0 or a depth of 0"),
@@ -309,7 +312,7 @@ fn failing_device_keeps_earlier_measurements() {
             running.join().expect("no panic")
         });
         let outcome = outcome.expect("what was measured");
-        let cut = outcome.cut.as_deref().expect("an error");
+        let cut = outcome.interrupted.as_deref().expect("an error");
         assert!(cut.starts_with("read at byte ") && cut.contains("Input/output error"), "{method:?}: {cut}");
         assert!(!outcome.groups[0].samples.is_empty(), "{method:?}: slices before it count");
         assert!(outcome.groups[0].samples.len() < 4000);
@@ -380,7 +383,7 @@ fn io_uring_degrades_without_locked_memory() {
 #[test]
 fn null_engine_counts_without_moving() {
     let mut workload = workload(path("", 0), &[(2, Read), (1, Write)]);
-    workload.through = IoPath::Null;
+    workload.path = IoPath::Null;
     let outcome = run(&workload).expect("streams");
     check(&workload, &outcome);
 }
@@ -396,18 +399,18 @@ fn several_files_are_accessed_at_the_same_time() {
         });
         let mut several =
             IoWorkload { others: vec![second.clone()], ..workload(path("", 0), &[(1, Write), (2, Write)]) };
-        several.through = first;
+        several.path = first;
         several.groups[1].device = 1;
         let outcome = run(&several).expect("streams");
         check(&several, &outcome);
         assert!(outcome.groups.iter().all(|group| group.requests > 0), "{method:?}: {outcome:?}");
         let absent = IoWorkload { others: Vec::new(), ..several.clone() };
         assert!(
-            matches!(run(&absent), Err(ProbeError::Refused { why, .. }) if why.contains("names no device"))
+            matches!(run(&absent), Err(ProbeError::Refused { reason: why, .. }) if why.contains("names no device"))
         );
         let mixed = IoWorkload { others: vec![IoPath::Null], ..several };
         assert!(
-            matches!(run(&mixed), Err(ProbeError::Refused { why, .. }) if why.contains("different kinds"))
+            matches!(run(&mixed), Err(ProbeError::Refused { reason: why, .. }) if why.contains("different kinds"))
         );
     }
 }

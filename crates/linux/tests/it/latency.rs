@@ -51,7 +51,7 @@ fn checked(workload: &LatencyWorkload) -> LatencyOutcome {
     assert!(sampled >= u64::from(workload.milliseconds) * 1_000_000, "{sampled} ns");
     assert!(sampled <= outcome.elapsed_ns && outcome.elapsed_ns <= wall_ns, "{outcome:?}");
     assert!(outcome.samples.iter().all(|sample| sample.loads > 0 && sample.ns > 0), "{outcome:?}");
-    assert_eq!((outcome.residency.pages_misplaced, outcome.residency.found_on), (0, None), "{outcome:?}");
+    assert_eq!((outcome.residency.pages_misplaced, outcome.residency.misplaced_on), (0, None), "{outcome:?}");
     if let Some(pages) = outcome.residency.pages_checked.filter(|_| workload.pages == Pages::Base) {
         // Before and after.
         assert_eq!(pages, 2 * workload.bytes.div_ceil(numaio_linux::memory::page_bytes() as u64));

@@ -54,7 +54,7 @@ fn command_runs_beside_the_workload_and_ends_with_it() {
 #[test]
 fn load_that_dies_or_never_starts_fails_the_run() {
     let why = |loads: Vec<NeighborLoad>| match run(copy(), loads) {
-        Err(ProbeError::Refused { what, why }) => format!("{what}: {why}"),
+        Err(ProbeError::Refused { call: what, reason: why }) => format!("{what}: {why}"),
         other => panic!("{other:?}"),
     };
     let died = why(vec![shell("echo no such device >&2; exit 3"), stream(1)]);
@@ -66,7 +66,7 @@ fn load_that_dies_or_never_starts_fails_the_run() {
     let killed =
         run(Workload::Copy(CopyWorkload { sampling: late, ..copied }), vec![shell("sleep 0.5; kill -9 $$")]);
     assert!(
-        matches!(&killed, Err(ProbeError::Refused { why, .. }) if why.contains("killed by signal 9")),
+        matches!(&killed, Err(ProbeError::Refused { reason: why, .. }) if why.contains("killed by signal 9")),
         "{killed:?}"
     );
     assert!(why(vec![shell("/no/such/program")]).contains("status 127"));
@@ -78,13 +78,13 @@ fn processor_time_of_the_load_is_not_that_of_streams() {
     let group =
         StreamGroup { cpus: cpus(), memory: node(), streams: 1, direction: Direction::Write, device: 0 };
     let io = Workload::Io(IoWorkload {
-        through: IoPath::Null,
+        path: IoPath::Null,
         others: Vec::new(),
         groups: vec![group],
         block_bytes: 1 << 20,
         depth: 1,
         sampling: Sampling::Window { milliseconds: 200, slices: 2 },
-        most_bytes: None,
+        max_bytes: None,
     });
     let threads = cpus().len() as u32;
     let outcome = run(io, vec![stream(threads), stream(threads)]).expect("it runs");

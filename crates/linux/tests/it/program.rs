@@ -62,7 +62,7 @@ fn pages_of_children_are_checked() {
 fn time_limit_ends_the_program_with_its_children() {
     let limited = ProgramWorkload { time_limit_ms: 300, ..shell("sleep 1000 & echo $!; wait") };
     let outcome = run(&limited).expect("a shell");
-    assert_eq!(outcome.output.ended, ToolExit::TimeLimit);
+    assert_eq!(outcome.output.exit, ToolExit::TimeLimit);
     assert!(outcome.elapsed_ns >= 300_000_000, "{}", outcome.elapsed_ns);
     let stat = format!("/proc/{}/stat", outcome.output.stdout.trim());
     let patience = Instant::now() + Duration::from_secs(60);
@@ -76,6 +76,6 @@ fn time_limit_ends_the_program_with_its_children() {
 #[test]
 fn daemon_that_keeps_the_output_open_does_not_block_the_run() {
     let outcome = run(&shell("setsid sleep 20 & echo done")).expect("a shell");
-    assert_eq!((outcome.output.ended, outcome.output.stdout.as_str()), (ToolExit::Status(0), "done\n"));
+    assert_eq!((outcome.output.exit, outcome.output.stdout.as_str()), (ToolExit::Status(0), "done\n"));
     assert!(outcome.elapsed_ns < 15_000_000_000, "{}", outcome.elapsed_ns);
 }

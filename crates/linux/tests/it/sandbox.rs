@@ -75,7 +75,7 @@ fn without_mbind_only_single_node_machines_are_measured() {
             let (nodes, workload) = copy(&kernel);
             run_all(&kernel, &workload).into_iter().for_each(|result| match result {
                 Ok((samples, _)) => assert!(nodes.len() == 1 && samples == 3),
-                Err(ProbeError::Refused { what, why }) => {
+                Err(ProbeError::Refused { call: what, reason: why }) => {
                     assert!(nodes.len() > 1 && what.contains("mbind"), "{what}: {why}");
                     assert!(why.contains(&io::Error::from_raw_os_error(errno).to_string()), "{why}");
                 }
@@ -104,7 +104,7 @@ fn unpinnable_thread_fails_the_run() {
         for result in run_all(&kernel, &copy(&kernel).1) {
             let error = result.expect_err("not pinned");
             assert!(
-                matches!(&error, ProbeError::Refused { what, .. } if what.contains("pin a thread")),
+                matches!(&error, ProbeError::Refused { call: what, .. } if what.contains("pin a thread")),
                 "{error}"
             );
         }

@@ -35,7 +35,7 @@ fn checked(workload: &StreamWorkload) -> StreamOutcome {
     let wall_ns = began.elapsed().as_nanos() as u64;
     let sampled: u64 = outcome.samples.iter().map(|sample| sample.ns).sum();
     assert!(sampled <= outcome.elapsed_ns && outcome.elapsed_ns <= wall_ns, "{outcome:?}");
-    assert_eq!((outcome.residency.pages_misplaced, outcome.residency.found_on), (0, None), "{outcome:?}");
+    assert_eq!((outcome.residency.pages_misplaced, outcome.residency.misplaced_on), (0, None), "{outcome:?}");
     if let Some(pages) = outcome.residency.pages_checked.filter(|_| workload.pages == Pages::Base) {
         let arrays = u64::from(workload.op.arrays()) * workload.placement.cpus.len() as u64;
         let of_an_array = workload.bytes_per_array.div_ceil(numaio_linux::memory::page_bytes() as u64);

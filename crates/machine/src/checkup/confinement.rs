@@ -75,9 +75,9 @@ fn memory_limit(confinement: &Confinement) -> Option<Symptom> {
 }
 
 fn evidence(confinement: &Confinement) -> String {
-    match confinement.by.is_empty() {
+    match confinement.sources.is_empty() {
         true => "/proc/self/status: Cpus_allowed_list, Mems_allowed_list".to_owned(),
-        false => confinement.by.join("; "),
+        false => confinement.sources.join("; "),
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn open(confinement: &Confinement) -> Fix {
     let unit = group.rsplit('/').next().unwrap_or_default();
     let is_unit = unit.ends_with(".service") || unit.ends_with(".slice") || unit.ends_with(".scope");
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-_@:".contains(c);
-    let by_cpuset = confinement.by.iter().any(|by| by.contains("cpuset"));
+    let by_cpuset = confinement.sources.iter().any(|by| by.contains("cpuset"));
     match is_unit && by_cpuset && unit.chars().all(plain) {
         true => Fix {
             commands: vec![format!(

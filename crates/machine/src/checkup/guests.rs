@@ -176,7 +176,8 @@ impl Subject<'_> {
 
     /// Threads that move packets or blocks, on nodes remote from every device of the guest.
     fn remote_io_threads(&self) -> Option<Symptom> {
-        let virtual_devices = self.devices.iter().filter(|device| device.kind != GuestDeviceKind::Owned);
+        let virtual_devices =
+            self.devices.iter().filter(|device| device.kind != GuestDeviceKind::Passthrough);
         let device_nodes: NodeSet = virtual_devices.clone().filter_map(|device| device.node).collect();
         let near = device_nodes.iter().fold(NodeSet::new(), |near, node| near.union(&(self.best)(node)));
         let serves = |thread: &&GuestThread| matches!(thread.role, ThreadRole::Vhost | ThreadRole::Io { .. });
@@ -265,7 +266,7 @@ impl Subject<'_> {
         let owned = self
             .devices
             .iter()
-            .find(|device| device.kind == GuestDeviceKind::Owned && device.node.is_some())?;
+            .find(|device| device.kind == GuestDeviceKind::Passthrough && device.node.is_some())?;
         if configuration.cells.len() < 2 || !configuration.expander_buses.is_empty() {
             return None;
         }

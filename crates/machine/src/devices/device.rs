@@ -170,7 +170,7 @@ pub enum Sriov {
     /// A virtual function.
     Virtual {
         /// Its physical function.
-        of: PciAddress,
+        physical_function: PciAddress,
     },
 }
 

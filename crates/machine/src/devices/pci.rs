@@ -142,7 +142,7 @@ pub(super) fn is_bridge(class: u32) -> bool {
 /// Reads SR-IOV of a function; the virtual functions of a physical one are added later.
 pub(super) fn sriov(root: &dyn Sysfs, path: &str) -> Option<Sriov> {
     if let Ok(physical) = root.link_name(&format!("{path}/physfn")) {
-        return Some(Sriov::Virtual { of: address(&physical)? });
+        return Some(Sriov::Virtual { physical_function: address(&physical)? });
     }
     let total = root.value(&format!("{path}/sriov_totalvfs")).ok().filter(|total| *total > 0)?;
     Some(Sriov::Physical { total, functions: Vec::new() })

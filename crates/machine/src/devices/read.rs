@@ -155,7 +155,7 @@ pub(super) fn join_virtual_functions(functions: &mut BTreeMap<PciAddress, Device
     let pairs: Vec<(PciAddress, PciAddress)> = functions
         .iter()
         .filter_map(|(address, device)| match device.sriov {
-            Some(Sriov::Virtual { of }) => Some((*address, of)),
+            Some(Sriov::Virtual { physical_function: of }) => Some((*address, of)),
             _ => None,
         })
         .collect();

@@ -41,7 +41,7 @@ fn foreign_of(root: &dyn Sysfs, device: &Device, topology: &Topology) -> Option<
         severity,
         rule: "irq-foreign-node".into(),
         subject: device.distinct_name(&topology.devices),
-        what: format!(
+        message: format!(
             "{} of {} interrupts of {} go only to CPUs outside its node {}.",
             foreign.len(),
             all.len(),

@@ -187,7 +187,7 @@ fn degraded_finding(device: &Device, hop: &Hop, severity: Severity) -> Finding {
         severity,
         rule: RULE.into(),
         subject: device.name(),
-        what: format!(
+        message: format!(
             "The link {} of {} runs at {}, although its ends support {}.",
             hop.place(),
             device.name(),
@@ -207,7 +207,7 @@ fn narrow_finding(device: &Device, hop: &Hop) -> Finding {
         severity: if own { Severity::Note } else { Severity::Warning },
         rule: RULE.into(),
         subject: device.name(),
-        what: format!(
+        message: format!(
             "{} supports {best}, but the link {} supports only {}.",
             device.name(),
             hop.place(),
@@ -314,7 +314,7 @@ fn shared_by(
         severity: Severity::Note,
         rule: "pcie-link-shared".into(),
         subject: port.name(),
-        what: format!(
+        message: format!(
             "{} share the link {}: together they could transfer {:.1} GB/s, but it carries {:.1} GB/s in each direction.",
             names.join(", "),
             hop.place(),

@@ -43,7 +43,7 @@ fn unknown_of(device: &Device, topology: &Topology) -> Finding {
         severity: Severity::Warning,
         rule: "device-node-unknown".into(),
         subject: device.distinct_name(&topology.devices),
-        what,
+        message: what,
         evidence,
         remedy: topology
             .surroundings
@@ -85,7 +85,7 @@ fn conflict_of(root: &dyn Sysfs, topology: &Topology, known: &CpuSet, device: &D
         severity: Severity::Warning,
         rule: "device-locality-conflict".into(),
         subject: device.distinct_name(&topology.devices),
-        what: format!(
+        message: format!(
             "{} reports node {}, but CPUs {local} of other nodes as local; the kernel allocates on node {}.",
             device.name(),
             node.id,
@@ -123,7 +123,7 @@ fn incomplete_of(device: &Device, node: &Node, devices: &[Device]) -> Option<Fin
         severity,
         rule: "device-node-without-cpus".into(),
         subject: device.distinct_name(devices),
-        what: format!("{} is on node {}, which has no {lacks}.", device.name(), node.id),
+        message: format!("{} is on node {}, which has no {lacks}.", device.name(), node.id),
         evidence: format!("{}/numa_node; /sys/devices/system/node/node{}/{file}: none", device.path, node.id),
         remedy: remedy.into(),
     })
@@ -162,7 +162,7 @@ fn one_package_of(topology: &Topology, what: &str, is: fn(&Device) -> bool) -> O
         severity: Severity::Note,
         rule: "devices-on-one-socket".into(),
         subject: "machine".into(),
-        what: format!(
+        message: format!(
             "All {} {what} are on package {only}: programs on other packages reach them across the interconnect.",
             devices.len()
         ),

@@ -87,7 +87,7 @@ fn orphans(topology: &Topology) -> Option<Finding> {
 /// Reports excluded CPUs and memory, and limits of memory and CPU time.
 pub(super) fn confined(topology: &Topology) -> Option<Finding> {
     let confinement = &topology.confinement;
-    if confinement.by.is_empty() {
+    if confinement.sources.is_empty() {
         return None;
     }
     let excluded = |what: &str, set: String| (!set.is_empty()).then(|| format!("may not use {what} {set}"));
@@ -105,7 +105,7 @@ pub(super) fn confined(topology: &Topology) -> Option<Finding> {
         "confined",
         "machine",
         format!("This process {}.", parts.join(" and ")),
-        confinement.by.join("; "),
+        confinement.sources.join("; "),
         match topology.surroundings.container.as_deref() {
             Some("kubernetes") => "Raise resources.limits of the container to measure the complete machine.",
             Some("docker" | "podman") => {

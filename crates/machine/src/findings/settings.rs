@@ -97,7 +97,7 @@ fn low_memory_of(node: &Node) -> Option<Finding> {
         severity: Severity::Warning,
         rule: "node-memory-low".into(),
         subject: format!("node {}", node.id),
-        what: format!(
+        message: format!(
             "Node {} has {} of {total} left: buffers may be placed on other nodes.",
             node.id,
             format_size(available)

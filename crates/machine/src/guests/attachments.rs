@@ -44,7 +44,7 @@ pub struct GuestDevice {
 #[serde(rename_all = "kebab-case")]
 pub enum GuestDeviceKind {
     /// It owns the device (VFIO).
-    Owned,
+    Passthrough,
     /// A virtual network interface leads to it.
     Network,
     /// A virtual disk is stored on it.
@@ -55,7 +55,7 @@ impl GuestDeviceKind {
     /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Owned => "owned",
+            Self::Passthrough => "passthrough",
             Self::Network => "network",
             Self::Disk => "disk",
         }
@@ -72,7 +72,8 @@ pub fn guest_devices(context: ResolveContext<'_>, guest: &Guest) -> Vec<GuestDev
         for device in follow(context, guest.pid, &opened, attachment) {
             let is_known = |known: &GuestDevice| {
                 let is_same_attachment = known.attached == device.attached && known.device == device.device;
-                let is_same_function = known.kind == GuestDeviceKind::Owned && known.index == device.index;
+                let is_same_function =
+                    known.kind == GuestDeviceKind::Passthrough && known.index == device.index;
                 known.kind == device.kind
                     && (is_same_attachment || is_same_function && device.index.is_some())
             };
@@ -183,7 +184,7 @@ fn owned(
     let devices = &context.topology.devices;
     let device = index.and_then(|index| devices.get(index));
     let physical = device.and_then(|device| match &device.sriov {
-        Some(Sriov::Virtual { of }) => Some(*of),
+        Some(Sriov::Virtual { physical_function: of }) => Some(*of),
         _ => None,
     });
     let parent = physical.and_then(|address| devices.iter().find(|device| device.pci == Some(address)));
@@ -195,7 +196,7 @@ fn owned(
         _ => name_of(device),
     });
     GuestDevice {
-        kind: GuestDeviceKind::Owned,
+        kind: GuestDeviceKind::Passthrough,
         attached: attached.to_owned(),
         reached_via: reached_via.into_iter().collect(),
         device: device.map(name_of),
@@ -249,7 +250,7 @@ fn handle(
 ) -> Vec<GuestDevice> {
     let found: Resolved = resolve(context, handle);
     if found.devices.is_empty() {
-        let why = found.findings.first().map_or("it leads to no device", |finding| finding.what.as_str());
+        let why = found.findings.first().map_or("it leads to no device", |finding| finding.message.as_str());
         return vec![unresolved(kind, attached, why)];
     }
     let lines = found.lines();

@@ -16,7 +16,9 @@ pub fn free_functions(
     used: &[PciAddress],
 ) -> Vec<PciAddress> {
     let physical = match &device.sriov {
-        Some(Sriov::Virtual { of }) => topology.devices.iter().find(|device| device.pci == Some(*of)),
+        Some(Sriov::Virtual { physical_function: of }) => {
+            topology.devices.iter().find(|device| device.pci == Some(*of))
+        }
         _ => Some(device),
     };
     let Some(Sriov::Physical { functions, .. }) = physical.and_then(|device| device.sriov.as_ref()) else {

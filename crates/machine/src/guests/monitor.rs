@@ -28,7 +28,7 @@ impl MonitorThreads {
             (Some(_), Some(_)) => Some(ThreadRole::AllVcpus),
             (None, _) => {
                 let found = self.io.iter().find(|(thread, _)| *thread == tid);
-                found.map(|(_, name)| ThreadRole::Io { name: name.clone() })
+                found.map(|(_, name)| ThreadRole::Io { io_thread: name.clone() })
             }
         }
     }
@@ -83,7 +83,7 @@ mod tests {
         );
         let found = parse_threads(lines);
         assert_eq!(found.role(71), Some(ThreadRole::Vcpu { number: 1 }));
-        assert_eq!(found.role(72), Some(ThreadRole::Io { name: "io1".into() }));
+        assert_eq!(found.role(72), Some(ThreadRole::Io { io_thread: "io1".into() }));
         assert_eq!(found.role(73), None);
         let shared = parse_threads(
             r#"{"return": [{"thread-id": 7, "cpu-index": 0}, {"thread-id": 7, "cpu-index": 1}]}"#,

@@ -225,7 +225,7 @@ fn reads_a_guest_of_libvirt() {
     assert_eq!(
         found,
         [
-            (GuestDeviceKind::Owned, "0000:80:02.0", Some("0000:80:02.0"), Some(NodeId(1))),
+            (GuestDeviceKind::Passthrough, "0000:80:02.0", Some("0000:80:02.0"), Some(NodeId(1))),
             (GuestDeviceKind::Network, "tap0", Some("eth0"), Some(NodeId(1))),
         ]
     );
@@ -251,7 +251,7 @@ fn reports_what_is_remote_and_the_share_of_memory() {
     );
     let shares = Effect::Shares([(NodeId(0), 0.75), (NodeId(1), 0.25)].into());
     assert_eq!((&symptoms[0].effect, symptoms[0].target), (&shares, Some(NodeId(1))));
-    assert!(symptoms[0].finding.what.starts_with("75 % of its memory"), "{}", symptoms[0].finding.what);
+    assert!(symptoms[0].finding.message.starts_with("75 % of its memory"), "{}", symptoms[0].finding.message);
     assert!(symptoms[0].finding.remedy.contains("pinned"));
     assert_eq!(symptoms[0].fix.commands, ["numaio vm place --near 0000:80:02.0 'we,b'"]);
     assert_eq!(symptoms[2].fix.commands, ["numaio vm apply --near eth0 'we,b'"]);

@@ -19,8 +19,7 @@ pub enum ThreadRole {
     /// Serves disks or network queues.
     Io {
         /// Name of the I/O thread or queue.
-        #[serde(rename = "io_thread")]
-        name: String,
+        io_thread: String,
     },
     /// Moves packets in the kernel (vhost).
     Vhost,
@@ -40,7 +39,7 @@ impl fmt::Display for ThreadRole {
         match self {
             Self::Vcpu { number } => write!(f, "vCPU {number}"),
             Self::AllVcpus => f.write_str("all vCPUs"),
-            Self::Io { name } => write!(f, "I/O {name}"),
+            Self::Io { io_thread } => write!(f, "I/O {io_thread}"),
             Self::Vhost => f.write_str("vhost"),
             Self::Emulator => f.write_str("emulator"),
         }
@@ -76,7 +75,7 @@ fn qemu(name: &str) -> Option<ThreadRole> {
     }
     let io = name.strip_prefix("IO ")?;
     // It serves the monitor, not the guest's I/O.
-    (io != "mon_iothread").then(|| ThreadRole::Io { name: io.to_owned() })
+    (io != "mon_iothread").then(|| ThreadRole::Io { io_thread: io.to_owned() })
 }
 
 /// `vcpu3`, `_disk0_q0`, `_net1_qp0` (Cloud Hypervisor, `vmm/src/cpu.rs` and `virtio-devices`).
@@ -85,7 +84,7 @@ fn cloud_hypervisor(name: &str) -> Option<ThreadRole> {
         return Some(ThreadRole::Vcpu { number });
     }
     let is_io = ["_disk", "_net", "_fs", "_pmem"].iter().any(|kind| name.starts_with(kind));
-    is_io.then(|| ThreadRole::Io { name: name.trim_start_matches('_').to_owned() })
+    is_io.then(|| ThreadRole::Io { io_thread: name.trim_start_matches('_').to_owned() })
 }
 
 /// Parses decimal digits only.
@@ -101,7 +100,7 @@ mod tests {
     #[test]
     fn recognizes_thread_names_of_each_hypervisor() {
         use Hypervisor::{CloudHypervisor, Firecracker, Qemu};
-        let io = |name: &str| ThreadRole::Io { name: name.into() };
+        let io = |name: &str| ThreadRole::Io { io_thread: name.into() };
         let vcpu = |number| ThreadRole::Vcpu { number };
         for (hypervisor, name, wanted) in [
             (Qemu, "CPU 0/KVM", vcpu(0)),

@@ -43,7 +43,7 @@ impl Inventory {
     pub fn file_system_of(&self, facts: &PathFacts) -> Option<&FileSystem> {
         let by_id =
             self.file_systems.iter().find(|found| facts.mount.is_some_and(|id| found.ids.contains(&id)));
-        by_id.or_else(|| self.file_systems.iter().find(|found| found.on == facts.on))
+        by_id.or_else(|| self.file_systems.iter().find(|found| found.on == facts.dev))
     }
 
     /// Returns the file system of a path by the longest mount point above it.

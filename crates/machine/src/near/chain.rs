@@ -50,8 +50,8 @@ impl Resolved {
         let level = |steps: Vec<usize>| {
             let mut words: Vec<&str> = Vec::new();
             for step in steps.iter().filter_map(|step| self.chain.get(*step)) {
-                if !words.contains(&step.what.as_str()) {
-                    words.push(&step.what);
+                if !words.contains(&step.name.as_str()) {
+                    words.push(&step.name);
                 }
             }
             words.join(", ")

@@ -54,7 +54,7 @@ fn is_device_file(path: &str) -> bool {
 
 /// Follows the object at a path, with the mounts of the process that uses it.
 pub(super) fn follow_facts(walk: &mut Walk, at: Position, path: &str, facts: &PathFacts, mountinfo: &str) {
-    match (facts.kind, facts.is) {
+    match (facts.kind, facts.rdev) {
         (PathKind::Block, Some(number)) => {
             if !by_number(walk, at, number) {
                 no_device(walk, at, path, "No driver provides the block device of this file.");
@@ -106,7 +106,7 @@ fn on_mount(walk: &mut Walk, at: Position, facts: &PathFacts, mountinfo: &str) {
     let mounts = mounts::parse(&walk.root().optional(mountinfo).unwrap_or_default());
     let Some(mount) = mounts::holding(&mounts, facts) else {
         // Another process's mounts may be hidden; the device number can still identify the device.
-        if !by_number(walk, at, facts.on) {
+        if !by_number(walk, at, facts.dev) {
             no_device(walk, at, &facts.canonical, "Its file system is not among the known mounts.");
         }
         return;
@@ -167,7 +167,7 @@ fn through_disks(walk: &mut Walk, at: Position, mount: &Mount, paths: Vec<String
 /// Follows all devices of the btrfs file system with the mounted device (`fs/btrfs/sysfs.c`).
 fn btrfs(walk: &mut Walk, at: Position, mount: &Mount) {
     const PLACE: &str = "/sys/fs/btrfs";
-    let number = walk.ground.locate.path(&mount.source).ok().and_then(|facts| facts.is);
+    let number = walk.ground.locate.path(&mount.source).ok().and_then(|facts| facts.rdev);
     let mounted = number.and_then(|number| block_of(walk, number));
     let Some(mounted) = mounted.or_else(|| block::by_device_file(walk, &mount.source)) else {
         return no_device(walk, at, &mount.place, "The mounted device does not exist.");
@@ -226,7 +226,7 @@ fn overlay(walk: &mut Walk, at: Position, mount: &Mount, facts: &PathFacts) {
     for layer in layers(&mount.options) {
         let path = if facts.kind == PathKind::File { format!("{layer}{inner}") } else { layer };
         let Ok(found) = walk.ground.locate.path(&path) else { continue };
-        if !holders.iter().any(|(_, known)| (known.on, known.mount) == (found.on, found.mount)) {
+        if !holders.iter().any(|(_, known)| (known.dev, known.mount) == (found.dev, found.mount)) {
             holders.push((path, found));
         }
         if facts.kind == PathKind::File {

@@ -73,7 +73,7 @@ fn octal(digits: &[u8]) -> Option<u8> {
 /// The last of several mounts at the same point hides the others.
 pub(super) fn holding<'m>(mounts: &'m [Mount], facts: &PathFacts) -> Option<&'m Mount> {
     let by_number = facts.mount.and_then(|id| mounts.iter().find(|mount| mount.id == id));
-    let above = |mount: &&Mount| mount.on == facts.on && below(&facts.canonical, &mount.place).is_some();
+    let above = |mount: &&Mount| mount.on == facts.dev && below(&facts.canonical, &mount.place).is_some();
     let by_place = || mounts.iter().filter(above).max_by_key(|mount| mount.place.len());
     by_number.or_else(by_place)
 }
@@ -101,7 +101,7 @@ x y z
 
     fn facts(canonical: &str, on: (u32, u32), mount: Option<u64>) -> PathFacts {
         let on = DeviceNumber { major: on.0, minor: on.1 };
-        PathFacts { canonical: canonical.into(), kind: PathKind::File, on, is: None, mount }
+        PathFacts { canonical: canonical.into(), kind: PathKind::File, dev: on, rdev: None, mount }
     }
 
     #[test]

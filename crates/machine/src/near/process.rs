@@ -94,9 +94,9 @@ fn sort<'f>(opened: &'f OpenedFacts, peers: &HashMap<u64, IpAddr>) -> Open<'f> {
         match (peer, &file.facts) {
             (Some(peer), _) => *open.peers.entry(*peer).or_default() += 1,
             (None, Some(facts)) if file.target.starts_with('/') && facts.kind != PathKind::Other => {
-                let place = match facts.is {
+                let place = match facts.rdev {
                     Some(number) => (number, Some(number), None),
-                    None => (facts.on, None, facts.mount),
+                    None => (facts.dev, None, facts.mount),
                 };
                 open.places.entry(place).or_insert((file, facts, 0)).2 += 1;
             }

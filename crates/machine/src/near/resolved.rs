@@ -35,12 +35,10 @@ pub struct Step {
     /// Index of the parent step; `None` for the first.
     pub from: Option<usize>,
     /// Name of the step: `dm-3`, `xfs on /dev/mapper/vg-data`, `0000:3b:00.0`, `node 1`.
-    pub what: String,
+    pub name: String,
     /// Source of the step: a file, or a query to the kernel.
-    #[serde(rename = "looked_at")]
     pub source: String,
     /// Value that the source contained.
-    #[serde(rename = "said")]
     pub value: String,
 }
 

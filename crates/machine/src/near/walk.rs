@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
     pub fn step(&mut self, at: Position, what: &str, source: &str, value: &str) -> Position {
         let value = value.trim().chars().take(MAX_VALUE_CHARS).collect();
         let [what, source] = [what, source].map(str::to_owned);
-        self.steps.push(Step { from: at.step, what, source, value });
+        self.steps.push(Step { from: at.step, name: what, source, value });
         Position { step: Some(self.steps.len() - 1), ..at }
     }
 
@@ -268,8 +268,14 @@ impl<'a> Walk<'a> {
             value => format!("{}: {value}", step.source),
         });
         let [rule, subject, what, remedy] = [rule, subject, what, remedy].map(str::to_owned);
-        let finding =
-            Finding { severity, rule, subject, what, evidence: evidence.unwrap_or_default(), remedy };
+        let finding = Finding {
+            severity,
+            rule,
+            subject,
+            message: what,
+            evidence: evidence.unwrap_or_default(),
+            remedy,
+        };
         if !self.findings.contains(&finding) {
             self.findings.push(finding);
         }
@@ -344,7 +350,7 @@ fn nodes_of(device: &Device) -> NodeSet {
 fn describe(device: &Device) -> String {
     let names = device.names.join(", ");
     let of = match device.sriov {
-        Some(Sriov::Virtual { of }) => format!("virtual function of {of}"),
+        Some(Sriov::Virtual { physical_function: of }) => format!("virtual function of {of}"),
         _ => String::new(),
     };
     let parts = [device.kind.name(), &device.model, &names, &of];

@@ -12,7 +12,6 @@ pub struct Pages {
     /// Anonymous memory, private or shared: heaps, stacks, buffers.
     pub anonymous: BTreeMap<NodeId, u64>,
     /// Mapped files: programs, libraries, data.
-    #[serde(rename = "of_files")]
     pub file_backed: BTreeMap<NodeId, u64>,
 }
 

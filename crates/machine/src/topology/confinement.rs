@@ -42,12 +42,12 @@ pub(super) fn read(root: &dyn Sysfs, groups: &Groups, cpus: &[Cpu], nodes: &[Nod
     if let Some((bytes, file)) = memory.and_then(|group| memory_limit(root, &group)) {
         found.memory_limit_bytes = Some(bytes);
         if bytes < total {
-            found.by.push(format!("memory limit of {} ({file})", format_size(bytes)));
+            found.sources.push(format!("memory limit of {} ({file})", format_size(bytes)));
         }
     }
     found.cpu_quota = cpu_quota(root, groups);
     if let Some(quota) = found.cpu_quota.as_ref().filter(|quota| quota.cpus() < found.cpus.len() as f64) {
-        found.by.push(format!("CPU quota of {} ({})", format_cpus(quota.cpus()), quota.file));
+        found.sources.push(format!("CPU quota of {} ({})", format_cpus(quota.cpus()), quota.file));
     }
     found.excluded_cpus = online.difference(&found.cpus);
     found.excluded_nodes = with_memory.difference(&found.nodes);
@@ -63,12 +63,12 @@ fn narrow_by_group(root: &dyn Sysfs, group: &Group, found: &mut Confinement) {
     let by = |file: &str| format!("cgroup {version} {} ({file})", group.path);
     if let Some((allowed, file)) = nearest_set(root, group, cpu_files) {
         if narrow(&mut found.cpus, &allowed) {
-            found.by.push(by(file));
+            found.sources.push(by(file));
         }
     }
     if let Some((allowed, file)) = nearest_set(root, group, node_files) {
         if narrow(&mut found.nodes, &allowed) {
-            found.by.push(by(file));
+            found.sources.push(by(file));
         }
     }
 }
@@ -94,10 +94,10 @@ fn nearest_set<T: Id>(
 fn narrow_by_status(root: &dyn Sysfs, found: &mut Confinement) {
     let text = root.optional("/proc/self/status").unwrap_or_default();
     if narrow(&mut found.cpus, &status_set(&text, "Cpus_allowed_list")) {
-        found.by.push("affinity mask (Cpus_allowed_list)".to_owned());
+        found.sources.push("affinity mask (Cpus_allowed_list)".to_owned());
     }
     if narrow(&mut found.nodes, &status_set(&text, "Mems_allowed_list")) {
-        found.by.push("allowed nodes (Mems_allowed_list)".to_owned());
+        found.sources.push("allowed nodes (Mems_allowed_list)".to_owned());
     }
 }
 

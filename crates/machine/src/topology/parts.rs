@@ -233,7 +233,7 @@ pub struct Confinement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<CpuQuota>,
     /// Sources of the restrictions: `cgroup v2 /a/b (cpuset.cpus.effective)`, `affinity mask`.
-    pub by: Vec<String>,
+    pub sources: Vec<String>,
 }
 
 /// A limit of CPU time (`Documentation/scheduler/sched-bwc.rst`).
@@ -291,7 +291,7 @@ impl Topology {
 
     /// Returns a node's neighbors: other nodes with CPUs of the same package; none for a node
     /// without CPUs.
-    pub fn neighbours(&self, id: NodeId) -> NodeSet {
+    pub fn neighbors(&self, id: NodeId) -> NodeSet {
         let Some(node) = self.node(id).filter(|node| !node.cpus.is_empty()) else {
             return NodeSet::new();
         };

@@ -12,7 +12,7 @@ use std::fmt;
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoWorkload {
     /// The device and its access method.
-    pub through: IoPath,
+    pub path: IoPath,
     /// Further devices of the same kind, whose streams run at the same time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<IoPath>,
@@ -26,7 +26,7 @@ pub struct IoWorkload {
     pub sampling: Sampling,
     /// Total bytes of all streams at which the run ends early; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub most_bytes: Option<u64>,
+    pub max_bytes: Option<u64>,
 }
 
 /// Streams on the same CPUs with buffers on the same node.
@@ -54,7 +54,7 @@ fn is_first(device: &usize) -> bool {
 /// The path of data to a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(tag = "through", rename_all = "lowercase")]
+#[serde(tag = "kind", rename_all = "lowercase")]
 pub enum IoPath {
     /// A block device or a file.
     Disk(DiskPath),
@@ -76,7 +76,7 @@ pub struct DiskPath {
     /// Path of the device or file.
     pub path: String,
     /// Offset of the range in bytes.
-    pub at: u64,
+    pub offset: u64,
     /// Size of the range in bytes; streams divide it.
     pub bytes: u64,
     /// Submission method.
@@ -120,7 +120,7 @@ pub struct TcpPath {
     pub peer: String,
     /// CPUs and memory node of the peer's streams; `None` lets the peer choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub there: Option<(CpuSet, NodeId)>,
+    pub peer_placement: Option<(CpuSet, NodeId)>,
     /// Congestion control of the streams at both ends; `None` for each machine's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
@@ -156,7 +156,7 @@ pub struct ToolPeer {
     pub args: Vec<String>,
     /// CPUs and memory node of the peer processes; `None` lets the peer choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub there: Option<(CpuSet, NodeId)>,
+    pub peer_placement: Option<(CpuSet, NodeId)>,
 }
 
 /// A process of a tool.
@@ -179,7 +179,7 @@ impl IoWorkload {
 
     /// Returns the paths of all devices, in the order of [`StreamGroup::device`].
     pub fn paths(&self) -> impl Iterator<Item = &IoPath> {
-        std::iter::once(&self.through).chain(&self.others)
+        std::iter::once(&self.path).chain(&self.others)
     }
 
     /// Returns whether every group of streams names a device.
@@ -229,7 +229,7 @@ impl fmt::Display for IoWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<String> = self.paths().map(IoPath::name).collect();
         write!(f, "I/O of {}", names.join(" and "))?;
-        if let IoPath::Disk(disk) = &self.through {
+        if let IoPath::Disk(disk) = &self.path {
             write!(f, " ({})", disk.method.name())?;
         }
         let groups: Vec<String> = self.groups.iter().map(ToString::to_string).collect();

@@ -21,7 +21,7 @@ pub struct PingWorkload {
     pub memory: NodeId,
     /// CPUs and memory node of the peer's thread; `None` lets the peer choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub there: Option<(CpuSet, NodeId)>,
+    pub peer_placement: Option<(CpuSet, NodeId)>,
     /// The parts of the message; a connection for each.
     pub parts: Vec<PingPart>,
     /// Duration of the run after a warm-up of one slice, in milliseconds.

@@ -67,7 +67,7 @@ fn kernel_settings_have_fix_and_undo_commands() {
         "/proc/pressure/memory",
         "some avg10=1.00 avg60=7.25 avg300=0.10 total=9\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0",
     );
-    assert!(pressure.finding.what.contains("7.25 %"), "{}", pressure.finding.what);
+    assert!(pressure.finding.message.contains("7.25 %"), "{}", pressure.finding.message);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn reports_few_queues_and_foreign_rps() {
     server.tree.file(&queue, "00\n");
     let few = only(read(&server), "queues-few");
     assert_eq!((few.finding.subject.as_str(), few.finding.severity), ("eth2", Severity::Warning));
-    assert!(few.finding.what.contains("1 receive queue for 4 cores"), "{}", few.finding.what);
+    assert!(few.finding.message.contains("1 receive queue for 4 cores"), "{}", few.finding.message);
     assert_eq!(few.fix.commands, ["numaio irq apply eth2"]);
     // A queue for each core.
     for number in 1..4 {
@@ -283,7 +283,7 @@ fn reports_few_queues_and_foreign_rps() {
     assert!(!rules.iter().any(|rule| rule == "queues-few" || rule == "rps-foreign-node"), "{rules:?}");
     server.tree.file(&queue, "31\n");
     let far = only(read(&server), "rps-foreign-node");
-    assert!(far.finding.what.contains("such as 0"), "{}", far.finding.what);
+    assert!(far.finding.message.contains("such as 0"), "{}", far.finding.message);
     assert!(far.finding.evidence.contains("CPUs 0,4-5"), "{}", far.finding.evidence);
 }
 
@@ -320,7 +320,7 @@ fn reports_device_nodes_outside_the_cpuset() {
     let server = server();
     let mut topology = two_sockets();
     topology.nodes[1].memory_allowed = false;
-    topology.confinement.by = vec!["cgroup v2 /system.slice/x.service (cpuset.mems.effective)".into()];
+    topology.confinement.sources = vec!["cgroup v2 /system.slice/x.service (cpuset.mems.effective)".into()];
     topology.confinement.cgroup = Some("/system.slice/x.service".into());
     let closed = only(all(&server, topology.clone(), &Conditions::default()), "device-node-closed");
     assert_eq!((closed.target, closed.effect), (Some(NodeId(1)), Effect::any_of(nodes("0"))));
@@ -413,7 +413,7 @@ fn reports_raids_that_span_sockets() {
             nodes: Vec::new(),
             findings: Vec::new(),
         };
-        split_stack(&two_sockets(), &raid).map(|symptom| symptom.finding.what)
+        split_stack(&two_sockets(), &raid).map(|symptom| symptom.finding.message)
     };
     let two = what_of(vec![part("nvme0n1", "0", 0.5), part("nvme1n1", "1", 0.5)]);
     assert_eq!(two.expect("it spans"), "Its members are on 2 sockets: nvme0n1 on node 0, nvme1n1 on node 1.");
@@ -451,7 +451,7 @@ fn reports_busy_remote_programs_and_counts_others() {
     assert_eq!(found[0].fix.undo, ["taskset -a -p -c 0-7 7", "migratepages 7 0 1"]);
     let shares = [(NodeId(0), 0.25), (NodeId(1), 0.75)].into_iter().collect();
     assert_eq!(found[0].effect, Effect::Shares(shares));
-    assert!(found[1].finding.what.starts_with("2 programs"), "{}", found[1].finding.what);
+    assert!(found[1].finding.message.starts_with("2 programs"), "{}", found[1].finding.message);
     assert!(remote_programs(&topology, &[]).is_empty());
 }
 
@@ -472,9 +472,9 @@ fn reports_limits_and_io_allocation_of_resctrl() {
     let all = read(&server);
     let limits: Vec<&Symptom> = all.iter().filter(|it| it.finding.rule == "resctrl-limit").collect();
     assert_eq!(limits.len(), 2, "{limits:?}");
-    assert!(limits[0].finding.what.contains("memory bandwidth to 20 %"), "{:?}", limits[0]);
+    assert!(limits[0].finding.message.contains("memory bandwidth to 20 %"), "{:?}", limits[0]);
     assert_eq!(limits[0].finding.severity, Severity::Warning);
-    assert!(limits[1].finding.what.contains("L3 cache to 2 of 11 ways of group batch"), "{:?}", limits[1]);
+    assert!(limits[1].finding.message.contains("L3 cache to 2 of 11 ways of group batch"), "{:?}", limits[1]);
     let allocation = only(all, "resctrl-io-alloc");
     assert_eq!(allocation.fix.commands, ["echo 1 > /sys/fs/resctrl/info/L3/io_alloc"]);
 }

@@ -78,7 +78,10 @@ fn virtual_functions_refer_to_their_physical_function() {
     let of = nic.pci.expect("on PCI");
     for address in ["0000:3b:00.2", "0000:3b:00.3"] {
         let function = named(&devices, address);
-        assert_eq!((&function.sriov, function.link), (&Some(Sriov::Virtual { of }), nic.link));
+        assert_eq!(
+            (&function.sriov, function.link),
+            (&Some(Sriov::Virtual { physical_function: of }), nic.link)
+        );
     }
 }
 

@@ -24,7 +24,7 @@ fn findings(server: &Server, mut topology: Topology, conditions: &Conditions) ->
 fn about(server: &Server, rule: &str, subject: &str) -> Vec<(Severity, String)> {
     let all = findings(server, two_sockets(), &Conditions::default());
     let these = all.into_iter().filter(|finding| finding.rule == rule && finding.subject == subject);
-    these.map(|finding| (finding.severity, finding.what)).collect()
+    these.map(|finding| (finding.severity, finding.message)).collect()
 }
 
 fn link_of(server: &Server, subject: &str) -> Option<(Severity, String)> {
@@ -243,7 +243,7 @@ fn reports_devices_on_incomplete_nodes() {
     let all = findings(&server(), topology, &Conditions::default());
     let about_nic = |all: &[Finding]| {
         let these = all.iter().filter(|it| it.rule == "device-node-without-cpus" && it.subject == "eth2");
-        these.map(|it| (it.severity, it.what.clone())).collect::<Vec<_>>()
+        these.map(|it| (it.severity, it.message.clone())).collect::<Vec<_>>()
     };
     assert_eq!(about_nic(&all), [(Severity::Warning, "eth2 is on node 1, which has no CPUs.".to_owned())]);
     let mut topology = two_sockets();
@@ -257,7 +257,7 @@ fn reports_devices_on_incomplete_nodes() {
 fn reports_all_gpus_on_one_package() {
     let on_one = |server: &Server, topology| -> Vec<String> {
         let all = findings(server, topology, &Conditions::default());
-        all.into_iter().filter(|it| it.rule == "devices-on-one-socket").map(|it| it.what).collect()
+        all.into_iter().filter(|it| it.rule == "devices-on-one-socket").map(|it| it.message).collect()
     };
     let mut server = server();
     let found = on_one(&server, two_sockets());

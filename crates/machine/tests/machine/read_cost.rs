@@ -95,7 +95,7 @@ fn reads_few_files_of_a_large_machine() {
     let machine = topology::read(&counted);
     assert_eq!((machine.nodes.len(), machine.cpus.len()), (NODES, CPUS));
     assert_eq!(machine.caches.len(), 3 * CPUS / 2 + NODES);
-    assert_eq!(machine.neighbours(NodeId(9)).to_string(), "8,10-15");
+    assert_eq!(machine.neighbors(NodeId(9)).to_string(), "8,10-15");
     // The files of CPUs and caches are more than 30,000; at 5 us each, reading all would take 150
     // ms.
     let asked = counted.1.get();

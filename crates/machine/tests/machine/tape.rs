@@ -67,11 +67,13 @@ struct Machine(Cell<u64>);
 impl Probe for Machine {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let Workload::Copy(copy) = workload else {
-            return Err(ProbeError::Unsupported { what: workload.to_string() });
+            return Err(ProbeError::Unsupported { feature: workload.to_string() });
         };
         self.0.set(self.0.get() + 1);
         match copy.placement.cpus.first() {
-            Some(CpuId(9)) => Err(ProbeError::Unsupported { what: format!("CPU 9, asked {}", self.0.get()) }),
+            Some(CpuId(9)) => {
+                Err(ProbeError::Unsupported { feature: format!("CPU 9, asked {}", self.0.get()) })
+            }
             Some(CpuId(8)) => Err(ProbeError::Interrupted),
             _ => Ok(outcome(self.0.get())),
         }
@@ -79,7 +81,8 @@ impl Probe for Machine {
 }
 
 fn tape() -> Tape {
-    let runs = vec![(copy(0), Ok(outcome(5))), (copy(9), Err(ProbeError::Unsupported { what: "it".into() }))];
+    let runs =
+        vec![(copy(0), Ok(outcome(5))), (copy(9), Err(ProbeError::Unsupported { feature: "it".into() }))];
     let change = |read, content: &[u8]| ChangedFile { read, content: content.to_vec() };
     let changes = vec![change(2, b"Name:\tother\n"), change(5, b"\xff")];
     Tape {
@@ -231,7 +234,7 @@ fn rejects_or_contains_hostile_tapes() {
     let long = "/a".repeat(MAX_PATH_BYTES);
     let bad = [
         format!(r#"{{"file":"{long}","text":""}}"#),
-        format!(r#"{{"link":"{long}","to":"/"}}"#),
+        format!(r#"{{"link":"{long}","target":"/"}}"#),
         r#"{"file":"/a","hex":"0"}"#.to_owned(),
         r#"{"file":"/a","hex":"+f"}"#.to_owned(),
         r#"{"file":"/a","hex":"éé"}"#.to_owned(),
@@ -250,9 +253,9 @@ fn rejects_or_contains_hostile_tapes() {
     let deep = "/a".repeat(MAX_PATH_BYTES / 2);
     let harmless = [
         format!(r#"{{"file":"{deep}","text":"deep"}}"#),
-        format!(r#"{{"link":"/l","to":"{long}"}}"#),
+        format!(r#"{{"link":"/l","target":"{long}"}}"#),
         r#"{"file":"/","text":"no root"}"#.to_owned(),
-        r#"{"link":"/loop","to":"loop"}"#.to_owned(),
+        r#"{"link":"/loop","target":"loop"}"#.to_owned(),
         r#"{"file":"/loop/../../../x","text":"no way out"}"#.to_owned(),
         r#"{"file":"","text":"nowhere"}"#.to_owned(),
     ];

@@ -73,7 +73,7 @@ fn reads_node_ids_with_gaps() {
     let machine = read(&four_nodes());
     assert_eq!(machine.cpu_nodes(), nodes("0-1,8-9"));
     assert_eq!(machine.node(NodeId(8)).expect("node 8").cpus, list("4-5"));
-    assert_eq!(machine.neighbours(NodeId(8)), nodes("9"));
+    assert_eq!(machine.neighbors(NodeId(8)), nodes("9"));
     let distances = machine.distances.as_ref().expect("distances");
     assert_eq!(distances.between(NodeId(0), NodeId(8)), Some(22));
     assert_eq!(distances.between(NodeId(9), NodeId(8)), Some(16));
@@ -118,7 +118,7 @@ fn hmat_assigns_a_memory_only_node_to_a_package() {
     assert_eq!(far.packages, [PackageId(1)]);
     assert_eq!((far.access[0].class, far.access[0].read_bytes_per_s), (1, Some(30e9)));
     assert_eq!(far.memory_side_caches[0].bytes, 4096);
-    assert!(far.cpus.is_empty() && machine.neighbours(NodeId(10)).is_empty());
+    assert!(far.cpus.is_empty() && machine.neighbors(NodeId(10)).is_empty());
     assert_eq!(found(&machine, "node-without-cpus").subject, "node 10");
 }
 
@@ -190,7 +190,7 @@ fn applies_cgroup_v2_limits() {
     assert_eq!(confinement.memory_limit_bytes, Some(3 << 30), "the lowest limit of the ancestors");
     assert_eq!(confinement.cgroup.as_deref(), Some("/jobs/7/step"));
     assert_eq!(
-        confinement.by,
+        confinement.sources,
         [
             "cgroup v2 /jobs/7/step (cpuset.cpus.effective)",
             "cgroup v2 /jobs/7/step (cpuset.mems.effective)",
@@ -219,7 +219,7 @@ fn applies_cgroup_v1_limits() {
     assert_eq!(machine.confinement.cpus, list("0-1,6"));
     assert_eq!(machine.confinement.nodes, nodes("8"));
     assert_eq!(machine.confinement.memory_limit_bytes, None, "the largest number means no limit");
-    assert_eq!(machine.confinement.by, ["cgroup v1 /job (cpus)", "cgroup v1 /job (mems)"]);
+    assert_eq!(machine.confinement.sources, ["cgroup v1 /job (cpus)", "cgroup v1 /job (mems)"]);
 }
 
 /// What a group uses already counts, less the page cache; of several groups the one with the least

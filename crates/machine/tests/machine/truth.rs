@@ -69,7 +69,7 @@ fn kernel_affinity_beats_a_virtual_list_of_online_cpus() {
     assert_eq!(machine.usable_cpus(NodeId(1)).to_string(), "24");
     assert_eq!(machine.nodes[0].cpus.to_string(), "0-15", "nodes keep their CPUs");
     let finding = one(&tree, "online-cpus-conflict");
-    assert!(finding.what.contains("is 0, but"), "{finding:?}");
+    assert!(finding.message.contains("is 0, but"), "{finding:?}");
     assert_eq!(finding.severity, Severity::Warning);
     tree.file("/proc/self/mountinfo", "9 8 0:50 /proc/stat /proc/stat rw - fuse.lxcfs lxcfs rw\n");
     assert_eq!(one(&tree, "online-cpus-conflict").severity, Severity::Note, "usual in a container");
@@ -145,9 +145,9 @@ fn cpu_quota_of_the_group_is_a_limit() {
     let machine = discover(&tree);
     let quota = machine.confinement.cpu_quota.as_ref().expect("a quota");
     assert_eq!((quota.cpus(), quota.file.as_str()), (2.0, "/sys/fs/cgroup/cpu.max"));
-    assert_eq!(machine.confinement.by, ["CPU quota of 2 CPUs (/sys/fs/cgroup/cpu.max)"]);
-    assert!(one(&tree, "confined").what.contains("CPU time of 2 CPUs"));
-    assert!(one(&tree, "cpu-throttled").what.contains("90 %"));
+    assert_eq!(machine.confinement.sources, ["CPU quota of 2 CPUs (/sys/fs/cgroup/cpu.max)"]);
+    assert!(one(&tree, "confined").message.contains("CPU time of 2 CPUs"));
+    assert!(one(&tree, "cpu-throttled").message.contains("90 %"));
     tree.file("/sys/fs/cgroup/cpu.max", "1600000 100000\n");
     assert_eq!(found(&discover(&tree), "confined"), [], "all CPUs");
 }
@@ -275,8 +275,8 @@ fn separate_last_level_caches_of_a_node_are_reported() {
     (0..2).for_each(|id| share(id, "0-1", "98304K"));
     (2..4).for_each(|id| share(id, "2-3", "32768K"));
     let finding = one(&tree, "cache-domains");
-    assert!(finding.what.contains("2 separate L3 caches"), "{finding:?}");
-    assert!(finding.what.contains("96 MiB, belongs to CPUs 0-1"), "{finding:?}");
+    assert!(finding.message.contains("2 separate L3 caches"), "{finding:?}");
+    assert!(finding.message.contains("96 MiB, belongs to CPUs 0-1"), "{finding:?}");
 }
 
 /// A firmware that reports a node for a device whose local CPUs are on another one.
@@ -292,7 +292,7 @@ fn conflicting_locality_of_a_device_is_reported() {
         .link("/sys/bus/pci/devices/0000:16:01.0", "../../../devices/pci0000:16/0000:16:01.0");
     none(&tree, "device-locality-conflict");
     tree.file(&format!("{device}/local_cpulist"), "0-1\n");
-    assert!(one(&tree, "device-locality-conflict").what.contains("CPUs 0-1"));
+    assert!(one(&tree, "device-locality-conflict").message.contains("CPUs 0-1"));
 }
 
 /// HMAT comes first, then memory tiers, then DAX; the source is named.

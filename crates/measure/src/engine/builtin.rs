@@ -19,13 +19,13 @@ pub struct Null;
 /// Creates the workload of a cell through a path.
 pub(crate) fn streams(through: IoPath, request: &CellRequest) -> Workload {
     Workload::Io(IoWorkload {
-        through,
+        path: through,
         others: Vec::new(),
         groups: request.groups.to_vec(),
         block_bytes: request.block_bytes,
         depth: request.depth,
         sampling: request.sampling(),
-        most_bytes: request.most_bytes,
+        max_bytes: request.most_bytes,
     })
 }
 

@@ -113,7 +113,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
 }
 
 pub(super) fn unable(what: &str) -> ProbeError {
-    ProbeError::Unsupported { what: format!("{what} with perftest") }
+    ProbeError::Unsupported { feature: format!("{what} with perftest") }
 }
 
 /// Parses the table of one message size.

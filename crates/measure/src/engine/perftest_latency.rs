@@ -64,9 +64,9 @@ impl Perftest {
         let program = self.op.latency_program();
         let outcome = tool_outcome(outcome)?;
         let output = outcome.processes.first().ok_or_else(|| failed(program, "no output".to_owned()))?;
-        let figures = match output.ended {
+        let figures = match output.exit {
             ToolExit::Status(0) => parse_latency(&output.stdout),
-            ended => Err(failure_text(ended, output, outcome.there.first())),
+            ended => Err(failure_text(ended, output, outcome.peer_processes.first())),
         };
         Ok((figures.map_err(|why| failed(program, why))?, outcome.elapsed_ns))
     }
@@ -163,13 +163,13 @@ mod tests {
     #[test]
     fn failed_program_is_reported_with_its_message() {
         let output = ToolOutput {
-            ended: ToolExit::Status(1),
+            exit: ToolExit::Status(1),
             stdout: String::new(),
             stderr: " Unable to find the Infiniband/RoCE device\n".into(),
             cpu_ns: 0,
         };
         let outcome =
-            Outcome::Tool(ToolOutcome { processes: vec![output], elapsed_ns: 1, there: Vec::new() });
+            Outcome::Tool(ToolOutcome { processes: vec![output], elapsed_ns: 1, peer_processes: Vec::new() });
         let why = engine().read_latency(&outcome).expect_err("a failure").to_string();
         assert_eq!(why, "ib_send_lat: exit status 1: Unable to find the Infiniband/RoCE device");
     }

@@ -66,7 +66,7 @@ impl RemoteEnd {
         let mut workload = request.tool(program, |group, _| args(group));
         if let Workload::Tool(tool) = &mut workload {
             let there = self.there(request.operation);
-            tool.peer = Some(ToolPeer { peer: self.peer.clone(), args: args_there, there });
+            tool.peer = Some(ToolPeer { peer: self.peer.clone(), args: args_there, peer_placement: there });
             tool.time_limit_ms = tool.time_limit_ms.saturating_add(seconds.saturating_mul(1000));
         }
         workload
@@ -105,11 +105,11 @@ pub(super) fn read(
         ..VisitFigures::default()
     };
     for (index, output) in outcome.processes.iter().enumerate() {
-        let figure = match (output.ended, parse(&output.stdout)) {
+        let figure = match (output.exit, parse(&output.stdout)) {
             (ToolExit::Status(0), figure) => figure,
             // An error within the tool's regular output takes precedence.
             (_, Err(why)) if output.stderr.trim().is_empty() && !output.stdout.trim().is_empty() => Err(why),
-            (ended, _) => Err(failure_text(ended, output, outcome.there.get(index))),
+            (ended, _) => Err(failure_text(ended, output, outcome.peer_processes.get(index))),
         };
         let figure = figure.map_err(|why| failed(program, why))?;
         let sum = |one: Option<u64>, other: Option<f64>| Some(one?.saturating_add(other? as u64));
@@ -159,11 +159,11 @@ mod tests {
     }
 
     fn output(ended: ToolExit, stdout: &str, stderr: &str) -> ToolOutput {
-        ToolOutput { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 }
+        ToolOutput { exit: ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 }
     }
 
     fn outcome(processes: Vec<ToolOutput>, there: Vec<ToolOutput>) -> Outcome {
-        Outcome::Tool(ToolOutcome { processes, elapsed_ns: 5, there })
+        Outcome::Tool(ToolOutcome { processes, elapsed_ns: 5, peer_processes: there })
     }
 
     /// Parses bytes per second, without remote CPU time.

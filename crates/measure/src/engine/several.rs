@@ -33,7 +33,7 @@ impl Engine for Several {
         used.sort_unstable();
         used.dedup();
         let paths: Option<Vec<IoPath>> = used.iter().map(|device| self.paths.get(*device).cloned()).collect();
-        let absent = || ProbeError::Unsupported { what: "streams of a device without a path".to_owned() };
+        let absent = || ProbeError::Unsupported { feature: "streams of a device without a path".to_owned() };
         let mut paths = paths.ok_or_else(absent)?.into_iter();
         let through = paths.next().ok_or_else(absent)?;
         let renumbered = |group: &StreamGroup| StreamGroup {

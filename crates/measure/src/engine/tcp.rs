@@ -24,7 +24,7 @@ impl Engine for Tcp {
     fn workload(&self, request: &CellRequest) -> Result<Workload, ProbeError> {
         let path = TcpPath {
             peer: self.far.peer.clone(),
-            there: self.far.there(request.operation),
+            peer_placement: self.far.there(request.operation),
             congestion: self.congestion.clone(),
             rail: None,
         };

@@ -41,5 +41,5 @@ pub fn tool_outcome(outcome: &Outcome) -> Result<&ToolOutcome, ProbeError> {
 
 /// Returns the error of a program that did not measure.
 pub fn failed(program: &str, why: String) -> ProbeError {
-    ProbeError::Refused { what: program.to_owned(), why }
+    ProbeError::Refused { call: program.to_owned(), reason: why }
 }

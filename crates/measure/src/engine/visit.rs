@@ -139,12 +139,12 @@ impl VisitFigures {
             bytes,
             bytes_of_all: bytes.saturating_add(warm_up),
             cpu_ns: Some(outcome.cpu_ns),
-            cpu_ns_there: outcome.there.as_ref().map(|there| there.cpu_ns),
+            cpu_ns_there: outcome.peer.as_ref().map(|there| there.cpu_ns),
             elapsed_ns: outcome.elapsed_ns,
             start_skew_ns: outcome.start_skew_ns,
             residency: residency(outcome),
             notes: outcome.notes.clone(),
-            ended_early: outcome.cut.clone(),
+            ended_early: outcome.interrupted.clone(),
         })
     }
 
@@ -158,13 +158,13 @@ impl VisitFigures {
 /// Sums the residency of all groups and of the peer.
 fn residency(outcome: &IoOutcome) -> Residency {
     let mut all = Residency { pages_checked: Some(0), ..Residency::default() };
-    let there = outcome.there.iter().map(|there| &there.residency);
+    let there = outcome.peer.iter().map(|there| &there.residency);
     for group in outcome.groups.iter().map(|group| &group.residency).chain(there) {
         let both = all.pages_checked.zip(group.pages_checked);
         all.pages_checked = both.map(|(one, other)| one.saturating_add(other));
         all.pages_misplaced = all.pages_misplaced.saturating_add(group.pages_misplaced);
         all.huge_bytes = all.huge_bytes.saturating_add(group.huge_bytes);
-        all.found_on = all.found_on.or(group.found_on);
+        all.misplaced_on = all.misplaced_on.or(group.misplaced_on);
     }
     all
 }

@@ -159,7 +159,9 @@ fn is_represented(matrix: &Matrix, direction: Direction, node: NodeId) -> bool {
     let local = matches!(matrix.places, Placements::Local(_));
     local
         && matrix.represented.iter().any(|represented| {
-            represented.direction == direction && represented.by != node && represented.nodes.contains(&node)
+            represented.direction == direction
+                && represented.node != node
+                && represented.nodes.contains(&node)
         })
 }
 

@@ -85,7 +85,7 @@ pub fn device(found: &Device, reached_via: Option<String>) -> IoDevice {
 /// Distinguishes a missing program from other errors.
 fn missing(engine: &dyn Engine, error: ProbeError) -> CampaignError {
     match (error, engine.remedy()) {
-        (ProbeError::Unsupported { what }, Some(remedy)) => {
+        (ProbeError::Unsupported { feature: what }, Some(remedy)) => {
             CampaignError::NoProgram { program: what, remedy: remedy.to_owned() }
         }
         (error, _) => CampaignError::Nothing(error),
@@ -144,7 +144,7 @@ impl VisitTotals {
                 self.notes.push(note.clone());
             }
         }
-        let Some(cell) = self.cells.get_mut(index).filter(|_| taken.set_aside.is_none()) else { return };
+        let Some(cell) = self.cells.get_mut(index).filter(|_| taken.excluded.is_none()) else { return };
         cell.groups.resize(figures.groups.len(), Vec::new());
         for (values, group) in cell.groups.iter_mut().zip(&figures.groups) {
             values.extend(mean(group));
@@ -171,8 +171,8 @@ impl CellTotals {
         let per_byte = |ns: Option<u64>| Some(ns? as f64 / self.bytes as f64).filter(|_| self.bytes > 0);
         let there = per_byte(self.cpu_ns_there);
         IoCell {
-            of_loads: self.loads.iter().map(|values| Summary::of(values, None)).collect(),
-            of_groups: if cell.groups.len() > 1 { of_groups } else { Vec::new() },
+            load_bytes_per_s: self.loads.iter().map(|values| Summary::of(values, None)).collect(),
+            group_bytes_per_s: if cell.groups.len() > 1 { of_groups } else { Vec::new() },
             groups: cell.groups,
             cpu_nodes: cell.cpu_nodes,
             block_bytes: cell.block_bytes,
@@ -194,14 +194,14 @@ fn warnings_of(cells: &[Cell], finished: &Finished) -> Vec<Warning> {
     let mut found = warnings::of_readings(&finished.measured, &|index| names[index].clone(), &context);
     if finished.stop_reason == Some(StopReason::ByteLimit) {
         let what = "the byte limit was reached before every result had settled".to_owned();
-        found.push(Warning { rule: "byte-limit".into(), what });
+        found.push(Warning { rule: "byte-limit".into(), message: what });
     }
     // A cell without any result records its own reason.
     let broken = |(name, measured): (&String, &Measured)| {
         measured.reading.summary.as_ref()?;
         let why = measured.failure.as_ref().filter(|why| !matches!(why, ProbeError::NotOnTape { .. }))?;
         let what = format!("visits stopped at {name}: {why}");
-        Some(Warning { rule: "failed".into(), what })
+        Some(Warning { rule: "failed".into(), message: what })
     };
     found.extend(names.iter().zip(&finished.measured).filter_map(broken).take(MOST_BROKEN));
     found

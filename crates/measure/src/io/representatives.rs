@@ -31,7 +31,7 @@ fn of_direction(model: &DirectionModel, target: NodeId, measurable: &NodeSet) ->
             true => target,
             false => nearest_to_mean(model, class, &nodes)?,
         };
-        Some(ClassRepresentative { direction: model.direction, by, nodes })
+        Some(ClassRepresentative { direction: model.direction, node: by, nodes })
     };
     model.classes.iter().filter_map(of_class).collect()
 }

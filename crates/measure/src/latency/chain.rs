@@ -64,7 +64,7 @@ pub(super) fn chains(
             let [bytes, wanted] = [bytes, wanted].map(format_size);
             let what =
                 format!("the buffer for node {cpu_node} is limited to {bytes} of {wanted} by free memory");
-            warnings.push(Warning { rule: "buffer-capped".into(), what });
+            warnings.push(Warning { rule: "buffer-capped".into(), message: what });
         }
         chains.push(Chain { cpu_node, cpu, bytes });
     }

@@ -43,7 +43,7 @@ pub(super) fn paths(
                 "node {node} has fewer than two usable cores: one follows the chain, none \
                  is left to load its paths"
             );
-            warnings.push(Warning { rule: "cannot-be-loaded".into(), what });
+            warnings.push(Warning { rule: "cannot-be-loaded".into(), message: what });
             continue;
         };
         let placement = Placement { cpus: loaders };

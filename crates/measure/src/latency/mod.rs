@@ -127,7 +127,7 @@ fn of_cells(cells: &[NodeCell<LatencyWorkload>], idle: &Finished, options: &Late
     if wanted_huge && !partly.is_empty() {
         let which = warnings::names(&partly, &name);
         let what = format!("partly on huge pages, so results include TLB misses: {which}");
-        found.push(Warning { rule: "few-huge-pages".into(), what });
+        found.push(Warning { rule: "few-huge-pages".into(), message: what });
     }
     found
 }
@@ -138,7 +138,7 @@ fn prefetchers(topology: &Topology, stride_bytes: u32) -> Option<Warning> {
     let line = line.unwrap_or(LINE_BYTES);
     (stride_bytes < line.saturating_mul(2)).then(|| Warning {
         rule: "prefetcher".into(),
-        what: format!(
+        message: format!(
             "with a stride of {stride_bytes} bytes, a prefetcher of adjacent lines ({line} bytes) may \
              have prefetched some loads"
         ),

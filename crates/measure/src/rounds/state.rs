@@ -8,7 +8,7 @@ use numaio_schema::{PooledNoise, Reading, ReadingVisit, Summary};
 /// Visits after which an unsettled task is given up.
 const MOST_VISITS: usize = 60;
 /// Visits with misplaced pages after which a task is given up.
-const MOST_SET_ASIDE: usize = 3;
+const MAX_EXCLUDED: usize = 3;
 /// Visits of a recheck.
 const RECHECK_VISITS: usize = 3;
 
@@ -68,7 +68,7 @@ impl State {
     /// Adds the outcome of a visit.
     pub fn add(&mut self, round: u32, taken: VisitOutcome, rule: &Rule) {
         self.owed = self.owed.saturating_sub(1);
-        if taken.set_aside.is_none() {
+        if taken.excluded.is_none() {
             match rule.fixed {
                 true => {
                     self.values.extend(&taken.samples);
@@ -89,10 +89,10 @@ impl State {
             samples: taken.samples.len() as u32,
             start_skew_ns: taken.start_skew_ns,
             residency: taken.residency,
-            set_aside: taken.set_aside,
+            excluded: taken.excluded,
         });
-        let set_aside = self.visits.iter().filter(|visit| visit.set_aside.is_some()).count();
-        self.ended |= self.values.is_empty() && set_aside >= MOST_SET_ASIDE;
+        let excluded = self.visits.iter().filter(|visit| visit.excluded.is_some()).count();
+        self.ended |= self.values.is_empty() && excluded >= MAX_EXCLUDED;
     }
 
     /// Records a failed visit, which ends the task.
@@ -147,9 +147,10 @@ impl State {
 
     /// Returns the reason for a missing result or missing visits.
     fn failure(&self) -> Option<ProbeError> {
-        let aside = self.visits.iter().find_map(|visit| visit.set_aside.clone());
+        let aside = self.visits.iter().find_map(|visit| visit.excluded.clone());
         let aside = aside.filter(|_| self.values.is_empty());
-        let misplaced = || aside.map(|why| ProbeError::Refused { what: "all visits set aside".into(), why });
+        let misplaced =
+            || aside.map(|why| ProbeError::Refused { call: "all visits set aside".into(), reason: why });
         self.failure.clone().or_else(misplaced)
     }
 

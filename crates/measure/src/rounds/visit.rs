@@ -22,7 +22,7 @@ pub(crate) struct VisitOutcome {
     pub start_skew_ns: u64,
     pub residency: Residency,
     /// Reason why the visit is invalid, if it is.
-    pub set_aside: Option<String>,
+    pub excluded: Option<String>,
 }
 
 /// Runs a workload once.
@@ -49,7 +49,7 @@ pub(crate) fn of_outcome(workload: &Workload, outcome: Outcome) -> Result<VisitO
             let mut taken =
                 VisitOutcome { samples, ..VisitOutcome::of(outcome.elapsed_ns, outcome.residency) };
             if let Some(load) = outcome.load {
-                taken.set_aside = taken.set_aside.or_else(|| misplaced(&load.residency));
+                taken.excluded = taken.excluded.or_else(|| misplaced(&load.residency));
                 taken.load = Some(load.bytes_read_per_s());
             }
             taken
@@ -65,7 +65,7 @@ impl VisitOutcome {
         let mut taken = Self::of(figures.elapsed_ns, figures.residency.clone());
         taken.samples = figures.bytes_per_s();
         taken.start_skew_ns = figures.start_skew_ns;
-        taken.set_aside = figures.ended_early.clone().or(taken.set_aside);
+        taken.excluded = figures.ended_early.clone().or(taken.excluded);
         taken
     }
 
@@ -79,15 +79,15 @@ impl VisitOutcome {
             _ => median(&self.samples),
         };
         let both = median(&self.samples).zip(value).filter(|(middle, value)| *middle > 0.0 && *value > 0.0);
-        (self.median, self.value) = both.ok_or_else(|| match self.set_aside.take() {
-            Some(why) => ProbeError::Refused { what: "a visit".to_owned(), why },
+        (self.median, self.value) = both.ok_or_else(|| match self.excluded.take() {
+            Some(why) => ProbeError::Refused { call: "a visit".to_owned(), reason: why },
             None => nothing(workload),
         })?;
         Ok(self)
     }
 
     fn of(elapsed_ns: u64, residency: Residency) -> Self {
-        let set_aside = misplaced(&residency);
+        let excluded = misplaced(&residency);
         Self {
             samples: Vec::new(),
             median: 0.0,
@@ -96,7 +96,7 @@ impl VisitOutcome {
             elapsed_ns,
             start_skew_ns: 0,
             residency,
-            set_aside,
+            excluded,
         }
     }
 }
@@ -119,14 +119,14 @@ fn nothing(workload: &Workload) -> ProbeError {
         Workload::Counted(_) => ("counted workload", "nothing was measured"),
         Workload::Loaded(loaded) => return nothing(&loaded.workload),
     };
-    ProbeError::Refused { what: what.to_owned(), why: format!("{did} during sampling") }
+    ProbeError::Refused { call: what.to_owned(), reason: format!("{did} during sampling") }
 }
 
 /// Returns the reason if misplaced pages invalidate a visit.
 pub(crate) fn misplaced(residency: &Residency) -> Option<String> {
     let checked = residency.pages_checked.filter(|checked| *checked > 0)?;
     let share = residency.pages_misplaced as f64 / checked as f64;
-    let on = residency.found_on.map(|node| format!(", as on node {node}")).unwrap_or_default();
+    let on = residency.misplaced_on.map(|node| format!(", as on node {node}")).unwrap_or_default();
     (share > MISPLACED).then(|| {
         format!(
             "{} of {checked} pages were not on the node they were bound to{on}",
@@ -145,13 +145,13 @@ mod tests {
     fn a_visit_of_io_counts_all_bytes_over_all_time() {
         use numaio_machine::workload::{IoPath, IoWorkload, Sampling};
         let io = Workload::Io(IoWorkload {
-            through: IoPath::Null,
+            path: IoPath::Null,
             others: Vec::new(),
             groups: Vec::new(),
             block_bytes: 1,
             depth: 1,
             sampling: Sampling::Window { milliseconds: 500, slices: 5 },
-            most_bytes: None,
+            max_bytes: None,
         });
         let figures =
             VisitFigures { groups: vec![vec![48.4, 48.4, 42.4, 48.4, 48.4]], ..VisitFigures::default() };
@@ -166,7 +166,7 @@ mod tests {
     fn one_percent_of_misplaced_pages_is_tolerated() {
         let context = |pages_checked, pages_misplaced| {
             let found_on = Some(NodeId(3));
-            misplaced(&Residency { pages_checked, pages_misplaced, found_on, huge_bytes: 0 })
+            misplaced(&Residency { pages_checked, pages_misplaced, misplaced_on: found_on, huge_bytes: 0 })
         };
         assert_eq!((context(Some(100), 1), context(Some(0), 0), context(None, 7)), (None, None, None));
         let why = "2 of 199 pages were not on the node they were bound to, as on node 3";

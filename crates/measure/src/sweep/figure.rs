@@ -68,7 +68,7 @@ impl Figure {
     /// [`ProbeError::Refused`] if the program failed, or did not print exactly one figure above 0.
     pub fn read(&self, program: &str, outcome: &ProgramOutcome) -> Result<f64, ProbeError> {
         let output = &outcome.output;
-        succeeded(output.ended, &output.stderr).map_err(|why| failed(program, why))?;
+        succeeded(output.exit, &output.stderr).map_err(|why| failed(program, why))?;
         let found = match (&self.source, &self.pattern) {
             (FigureSource::WallTime, _) => Ok(outcome.elapsed_ns as f64 / 1e9),
             (FigureSource::Json { pointer }, _) => in_json(&output.stdout, pointer),
@@ -162,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn outcome(ended: ToolExit, stdout: &str, stderr: &str) -> ProgramOutcome {
-        let output = ToolOutput { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 };
+        let output = ToolOutput { exit: ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 };
         ProgramOutcome { output, elapsed_ns: 1_500_000_000, residency: Residency::default() }
     }
 

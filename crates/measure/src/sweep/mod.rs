@@ -90,7 +90,7 @@ const NO_SUCH_PROGRAM: &str = "no such program";
 /// Returns the error if no cell has a figure.
 fn nothing(why: ProbeError) -> CampaignError {
     match why {
-        ProbeError::Refused { what: program, why } if why == NO_SUCH_PROGRAM => {
+        ProbeError::Refused { call: program, reason: why } if why == NO_SUCH_PROGRAM => {
             CampaignError::ProgramNotFound { program }
         }
         why => CampaignError::Nothing(why),
@@ -129,7 +129,7 @@ fn places(topology: &Topology, pairs: &Pairs, scope: SweepScope) -> Result<Vec<P
 /// Returns warnings about CPUs and memory that this process may not use.
 fn left_out(topology: &Topology, around: &NodeSet) -> Vec<Warning> {
     let mut found = Vec::new();
-    let mut warn = |what: String| found.push(Warning { rule: "left-out".to_owned(), what });
+    let mut warn = |what: String| found.push(Warning { rule: "left-out".to_owned(), message: what });
     let is_wanted = |node: NodeId| around.is_empty() || around.contains(node);
     let offline = topology.cpus.iter().filter(|cpu| !cpu.online).map(|cpu| cpu.id);
     let offline: CpuSet = offline.collect();
@@ -181,7 +181,7 @@ fn alike(run: &NodeCell<ProgramWorkload>, topology: &Topology, options: &SweepOp
 fn visit(setting: &Setting, options: &SweepOptions, workload: &Workload) -> Result<VisitOutcome, ProbeError> {
     let Workload::Program(program) = workload else { return Err(ProbeError::OtherOutcome) };
     let outcome = setting.probe.program(program).map_err(|error| match error {
-        ProbeError::Unsupported { what } => failed(&what, NO_SUCH_PROGRAM.to_owned()),
+        ProbeError::Unsupported { feature: what } => failed(&what, NO_SUCH_PROGRAM.to_owned()),
         error => error,
     })?;
     let figure = options.figure.read(program.program(), &outcome)? * options.scale;
@@ -215,7 +215,7 @@ fn best_builds(
             memory_node: place.memory,
             placement: Placement { cpus: place.cpus.clone() },
             same_package: place.cpu_node == place.memory
-                || topology.neighbours(place.cpu_node).contains(place.memory),
+                || topology.neighbors(place.cpu_node).contains(place.memory),
             build,
             figure,
             other_builds: builds,
@@ -252,7 +252,7 @@ fn reading_warnings(
     let context = WarningContext { quantity: "the figure", time_is_up, wanted_huge: false };
     let mut found = warnings::of_readings(measured, &name, &context);
     for warning in found.iter_mut().filter(|warning| warning.rule == "residency-unchecked") {
-        warning.what =
+        warning.message =
             "the nodes of pages were not checked in all runs: the program exited before, or the kernel does not \
              report them"
                 .to_owned();

@@ -26,7 +26,7 @@ fn spec(gb_per_s: f64) -> Spec {
 fn path(name: &str) -> IoPath {
     IoPath::Disk(DiskPath {
         path: format!("/dev/{name}"),
-        at: 0,
+        offset: 0,
         bytes: 1 << 30,
         method: DiskMethod::Uring,
         direct: true,
@@ -76,7 +76,7 @@ fn each_device_is_measured_alone_and_with_the_others() {
     for cell in aggregates {
         let share = record.share_of_sum(cell).expect("a share");
         assert!((share - 1.0).abs() < 0.05, "nothing is shared: {share}");
-        assert_eq!(cell.of_groups.len(), 2);
+        assert_eq!(cell.group_bytes_per_s.len(), 2);
         assert!((0..2).all(|index| record.alone(cell, index).is_some()));
     }
 }

@@ -39,7 +39,7 @@ fn is_trial(copy: &CopyWorkload) -> bool {
 impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Probe for Scripted<F> {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let Workload::Copy(copy) = workload else {
-            return Err(ProbeError::Unsupported { what: workload.to_string() });
+            return Err(ProbeError::Unsupported { feature: workload.to_string() });
         };
         let before = *self.asked.borrow().get(workload).unwrap_or(&0);
         *self.asked.borrow_mut().entry(workload.clone()).or_default() += 1;
@@ -59,7 +59,7 @@ impl<F: Fn(&CopyWorkload, usize) -> Result<f64, ProbeError>> Probe for Scripted<
             residency: Residency {
                 pages_checked: Some(100),
                 pages_misplaced: misplaced,
-                found_on: Some(NodeId(0)).filter(|_| misplaced > 0),
+                misplaced_on: Some(NodeId(0)).filter(|_| misplaced > 0),
                 huge_bytes: 1,
             },
             c_library: (copy.copy_loop == CopyLoop::Memcpy).then(|| "glibc 2.36".into()),
@@ -204,7 +204,7 @@ fn bimodal_cell_is_reported_and_not_averaged() {
         .provenance
         .warnings
         .iter()
-        .any(|warning| warning.rule == "bimodal" && warning.what.contains("2 -> 0")));
+        .any(|warning| warning.rule == "bimodal" && warning.message.contains("2 -> 0")));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn later_failure_keeps_the_result() {
         (cell.failure, record.provenance.complete)
     };
     assert_eq!(later(error.clone()), (Some(error.to_string()), false));
-    assert_eq!(later(ProbeError::NotOnTape { what: "more".into() }), (None, false));
+    assert_eq!(later(ProbeError::NotOnTape { workload: "more".into() }), (None, false));
 }
 
 #[test]
@@ -303,7 +303,9 @@ fn small_buffers_fit_and_are_marked() {
 #[test]
 fn rejected_node_does_not_affect_other_cells() {
     let machine = Scripted::new(|copy, before| match copy.flow.source {
-        NodeId(3) => Err(ProbeError::Refused { what: "mbind to node 3".into(), why: "not permitted".into() }),
+        NodeId(3) => {
+            Err(ProbeError::Refused { call: "mbind to node 3".into(), reason: "not permitted".into() })
+        }
         _ => quiet(10.0, before),
     });
     let record = run_on(&machine, &on("0")).expect("a record");
@@ -315,7 +317,7 @@ fn rejected_node_does_not_affect_other_cells() {
 
 #[test]
 fn reason_is_reported_if_everything_fails() {
-    let refused = ProbeError::Refused { what: "mbind".into(), why: "not permitted".into() };
+    let refused = ProbeError::Refused { call: "mbind".into(), reason: "not permitted".into() };
     let machine = Scripted::new(|_, _| Err(refused.clone()));
     assert_eq!(run_on(&machine, &on("0")), Err(CampaignError::Nothing(refused.clone())));
 }
@@ -516,8 +518,8 @@ fn repetitions_with_misplaced_pages_are_repeated() {
     });
     let record = run_on(&machine, &Options { repetitions: Some(100), ..on("0") }).expect("a record");
     let cell = record.cell(NodeId(0), Flow { source: NodeId(1), sink: NodeId(0) }).expect("the cell");
-    let set_aside: Vec<bool> = cell.visits.iter().map(|visit| visit.set_aside.is_some()).collect();
-    assert_eq!((set_aside, cell.settled), (vec![true, false], true));
+    let excluded: Vec<bool> = cell.visits.iter().map(|visit| visit.excluded.is_some()).collect();
+    assert_eq!((excluded, cell.settled), (vec![true, false], true));
     assert_eq!(cell.bytes_copied_per_s.as_ref().map(|summary| summary.n), Some(100));
 }
 

@@ -26,7 +26,7 @@ struct Scripted<F> {
 impl<F: Fn(NodeId, Direction) -> f64> Probe for Scripted<F> {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let Workload::Io(io) = workload else {
-            return Err(ProbeError::Unsupported { what: "fio".into() });
+            return Err(ProbeError::Unsupported { feature: "fio".into() });
         };
         let visit = self.log.borrow().len();
         self.log.borrow_mut().push(io.clone());
@@ -45,9 +45,9 @@ impl<F: Fn(NodeId, Direction) -> f64> Probe for Scripted<F> {
             elapsed_ns: 500_000_000,
             start_skew_ns: 5,
             cpu_ns: 3_000_000,
-            there: None,
+            peer: None,
             notes: vec!["a note".into()],
-            cut: None,
+            interrupted: None,
         }))
     }
 }
@@ -66,7 +66,7 @@ fn device() -> IoDevice {
 fn path() -> DiskPath {
     DiskPath {
         path: "/dev/nvme0n1".into(),
-        at: 0,
+        offset: 0,
         bytes: 1 << 30,
         method: DiskMethod::Uring,
         direct: true,
@@ -130,7 +130,7 @@ fn default_is_local_buffers_on_every_node_in_both_directions() {
         // 3 ms for the bytes of 0.3 seconds.
         let cost = 3e6 / (wanted * 0.3);
         assert!((cell.cpu_ns_per_byte.expect("known") / cost - 1.0).abs() < 0.01);
-        assert!(cell.of_groups.is_empty());
+        assert!(cell.group_bytes_per_s.is_empty());
     }
     assert_eq!(record.method.notes, ["a note"], "once");
     assert_eq!(record.method.area_bytes, Some(1 << 30));
@@ -242,7 +242,7 @@ fn one_node_of_each_class_represents_the_others() {
     let both = [Write, Read];
     let represented = io::one_per_class(&model(), NodeId(0), &all, &both);
     let found: Vec<(Direction, u32, usize)> =
-        represented.iter().map(|one| (one.direction, one.by.0, one.nodes.len())).collect();
+        represented.iter().map(|one| (one.direction, one.node.0, one.nodes.len())).collect();
     // The target in its own class, else the node nearest to the mean: node 3 of 8 and 7, node 2 of
     // 9, 8 and 7.
     assert_eq!(found, [(Write, 0, 2), (Write, 3, 2), (Read, 0, 1), (Read, 2, 3)]);
@@ -280,7 +280,7 @@ fn mix_has_total_and_per_group_results() {
     let [cell] = record.cells.as_slice() else { panic!("one cell") };
     let near = |found: f64, wanted: f64| (found / wanted - 1.0).abs() < 0.01;
     assert!(near(cell.bytes_per_s.median().expect("a figure"), 2.6e9));
-    let parts: Vec<f64> = cell.of_groups.iter().flatten().map(|part| part.median).collect();
+    let parts: Vec<f64> = cell.group_bytes_per_s.iter().flatten().map(|part| part.median).collect();
     assert!(near(parts[0], 1.6e9) && near(parts[1], 1e9), "{parts:?}");
     assert_eq!(cell.cpu_nodes, [NodeId(2), NodeId(0)]);
     assert!(log.iter().all(|io| io.groups.len() == 2), "all at once");
@@ -296,7 +296,7 @@ fn both_directions_at_once_are_cells_of_two_groups() {
     let (record, _) = measured(&places(matrix));
     let groups: Vec<usize> = record.cells.iter().map(|cell| cell.groups.len()).collect();
     assert_eq!(groups, [1, 1, 2]);
-    assert_eq!(record.cells[2].of_groups.len(), 2);
+    assert_eq!(record.cells[2].group_bytes_per_s.len(), 2);
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn byte_limit_applies_to_the_campaign() {
     let options = IoOptions { most_bytes: Some(2_100_000_000), rule, ..places(matrix) };
     let (record, log) = measured(&options);
     assert_eq!(log.len(), 5, "a sixth visit might go beyond the limit");
-    assert!(log.iter().all(|io| io.most_bytes == Some(2_100_000_000)));
+    assert!(log.iter().all(|io| io.max_bytes == Some(2_100_000_000)));
     assert!(record.provenance.warnings.iter().any(|warning| warning.rule == "byte-limit"));
     assert!(!record.provenance.complete);
 }
@@ -328,7 +328,7 @@ fn warnings_distinguish_sizes_and_operations() {
     let warned = |options: IoOptions| {
         let (record, _) = measured(&IoOptions { rule, most_bytes: Some(2_100_000_000), ..options });
         let mut warnings = record.provenance.warnings.into_iter();
-        warnings.find(|warning| warning.rule == "unsettled").expect("a warning").what
+        warnings.find(|warning| warning.rule == "unsettled").expect("a warning").message
     };
     let alone = warned(places(matrix.clone()));
     assert_eq!(alone, "less precise than requested: device write by 1 stream on node 0");
@@ -353,9 +353,9 @@ fn lost_device_keeps_earlier_measurements() {
             match (visit, scripted.run(workload)?) {
                 (0 | 1, outcome) => Ok(outcome),
                 (2, Outcome::Io(outcome)) => {
-                    Ok(Outcome::Io(IoOutcome { cut: Some("read at byte 7: lost".into()), ..outcome }))
+                    Ok(Outcome::Io(IoOutcome { interrupted: Some("read at byte 7: lost".into()), ..outcome }))
                 }
-                _ => Err(ProbeError::Refused { what: "open".into(), why: "No such device".into() }),
+                _ => Err(ProbeError::Refused { call: "open".into(), reason: "No such device".into() }),
             }
         }
     }
@@ -366,7 +366,7 @@ fn lost_device_keeps_earlier_measurements() {
     let aside: Vec<&str> = record
         .cells
         .iter()
-        .flat_map(|cell| cell.bytes_per_s.visits.iter().filter_map(|visit| visit.set_aside.as_deref()))
+        .flat_map(|cell| cell.bytes_per_s.visits.iter().filter_map(|visit| visit.excluded.as_deref()))
         .collect();
     assert_eq!(aside, ["read at byte 7: lost"]);
     assert!(record.cells.iter().any(|cell| {
@@ -374,7 +374,7 @@ fn lost_device_keeps_earlier_measurements() {
     }));
     assert!(!record.provenance.complete);
     let texts = record.provenance.warnings.iter().filter(|warning| warning.rule == "failed");
-    let texts: Vec<&str> = texts.map(|warning| warning.what.as_str()).collect();
+    let texts: Vec<&str> = texts.map(|warning| warning.message.as_str()).collect();
     assert_eq!(texts.len(), 2, "of cells that have a figure, and ended before it was precise: {texts:?}");
     assert!(texts.iter().all(|texts| texts.contains("No such device")));
 }

@@ -30,7 +30,7 @@ impl Scripted {
 impl Probe for Scripted {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let Workload::Latency(latency) = workload else {
-            return Err(ProbeError::Unsupported { what: workload.to_string() });
+            return Err(ProbeError::Unsupported { feature: workload.to_string() });
         };
         let visit = self.log.borrow().len();
         self.log.borrow_mut().push(latency.clone());
@@ -171,7 +171,7 @@ fn node_with_one_core_cannot_be_loaded() {
     let record = run_with(&topology, &Scripted::new(u64::MAX), &options).expect("a record");
     assert!(record.curves.iter().all(|curve| curve.cpu_node == NodeId(0)) && record.curves.len() == 4);
     assert_eq!(rules(&record), ["cannot-be-loaded"]);
-    assert!(record.provenance.warnings[0].what.contains("node 1") && !record.provenance.complete);
+    assert!(record.provenance.warnings[0].message.contains("node 1") && !record.provenance.complete);
 }
 
 #[test]

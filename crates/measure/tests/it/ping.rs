@@ -114,7 +114,7 @@ fn results_match_the_simulated_machine() {
             peer: "dtn2".into(),
             cpus: topology.usable_cpus(cell.cpu_node),
             memory: cell.memory_node,
-            there: None,
+            peer_placement: None,
             parts: vec![PingPart { bytes: cell.message_bytes, rail: None }],
             milliseconds: 50,
             slices: 5,
@@ -221,9 +221,9 @@ fn misplaced_pages_of_the_peer_and_interrupted_visits_do_not_count() {
         run_on(&probe, &topology, &tcp(), &options).err().map(|error| error.to_string())
     };
     assert_eq!(reason(good.clone()), None);
-    let why = reason(PingOutcome { there: Some(there), ..good.clone() }).expect("a reason");
+    let why = reason(PingOutcome { peer: Some(there), ..good.clone() }).expect("a reason");
     assert!(why.contains("9 of 20 pages"), "{why}");
-    let cut = PingOutcome { cut: Some("dtn2: the connection was closed".into()), ..good };
+    let cut = PingOutcome { interrupted: Some("dtn2: the connection was closed".into()), ..good };
     let why = reason(cut).expect("a reason");
     assert!(why.contains("dtn2: the connection was closed"), "{why}");
 }
@@ -242,7 +242,7 @@ fn unusable_nodes_and_missing_programs_are_reported() {
         devices: ["mlx5_0".into(), "mlx5_0".into()],
         gids: [None, None],
     });
-    let missing = Scripted(Err(ProbeError::Unsupported { what: "ib_write_bw".into() }));
+    let missing = Scripted(Err(ProbeError::Unsupported { feature: "ib_write_bw".into() }));
     let error =
         run_on(&missing, &topology, &perftest, &options(&[End::Local], &[1])).expect_err("no program");
     assert!(matches!(error, CampaignError::NoProgram { .. }), "{error}");

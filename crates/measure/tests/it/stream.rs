@@ -38,7 +38,7 @@ fn is_trial(stream: &StreamWorkload) -> bool {
 impl<F: Fn(&StreamWorkload) -> Result<f64, ProbeError>> Probe for Scripted<F> {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let Workload::Stream(stream) = workload else {
-            return Err(ProbeError::Unsupported { what: workload.to_string() });
+            return Err(ProbeError::Unsupported { feature: workload.to_string() });
         };
         let visit = self.log.borrow().len();
         self.log.borrow_mut().push(stream.clone());

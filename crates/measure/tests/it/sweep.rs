@@ -26,7 +26,7 @@ impl<F: Fn(&ProgramWorkload) -> Result<ProgramOutcome, ProbeError>> Scripted<F> 
 impl<F: Fn(&ProgramWorkload) -> Result<ProgramOutcome, ProbeError>> Probe for Scripted<F> {
     fn run(&self, workload: &Workload) -> Result<Outcome, ProbeError> {
         let Workload::Program(program) = workload else {
-            return Err(ProbeError::Unsupported { what: workload.to_string() });
+            return Err(ProbeError::Unsupported { feature: workload.to_string() });
         };
         self.1.borrow_mut().push(program.clone());
         (self.0)(program).map(Outcome::Program)
@@ -35,7 +35,7 @@ impl<F: Fn(&ProgramWorkload) -> Result<ProgramOutcome, ProbeError>> Probe for Sc
 
 fn prints(text: &str) -> Result<ProgramOutcome, ProbeError> {
     let output =
-        ToolOutput { ended: ToolExit::Status(0), stdout: text.to_owned(), stderr: String::new(), cpu_ns: 1 };
+        ToolOutput { exit: ToolExit::Status(0), stdout: text.to_owned(), stderr: String::new(), cpu_ns: 1 };
     let residency = Residency { pages_checked: Some(100), ..Residency::default() };
     Ok(ProgramOutcome { output, elapsed_ns: 100_000_000, residency })
 }
@@ -106,10 +106,10 @@ fn failing_runs_leave_a_reason() {
         0 => prints("Copy: 1 MB/s"),
         1 => prints("nothing"),
         2 => prints("Copy: 1 MB/s").map(|outcome| ProgramOutcome {
-            output: ToolOutput { ended: ToolExit::TimeLimit, ..outcome.output },
+            output: ToolOutput { exit: ToolExit::TimeLimit, ..outcome.output },
             ..outcome
         }),
-        _ => Err(ProbeError::Refused { what: "set the memory policy to node 3".into(), why: "no".into() }),
+        _ => Err(ProbeError::Refused { call: "set the memory policy to node 3".into(), reason: "no".into() }),
     };
     let record = run_on(&Scripted::new(answer), &options()).expect("a record");
     assert!(!record.provenance.complete);
@@ -129,9 +129,9 @@ fn failing_runs_leave_a_reason() {
 fn fails_without_any_figure() {
     let none = run_on(&Scripted::new(|_| prints("")), &options());
     assert!(
-        matches!(&none, Err(CampaignError::Nothing(ProbeError::Refused { what, .. })) if what == "stream")
+        matches!(&none, Err(CampaignError::Nothing(ProbeError::Refused { call: what, .. })) if what == "stream")
     );
-    let absent = Scripted::new(|_| Err(ProbeError::Unsupported { what: "stream".into() }));
+    let absent = Scripted::new(|_| Err(ProbeError::Unsupported { feature: "stream".into() }));
     let absent = run_on(&absent, &options()).expect_err("no program");
     assert_eq!(absent.to_string(), "cannot execute 'stream': no such program");
 }
@@ -142,7 +142,7 @@ fn pages_on_another_node_invalidate_a_run() {
         let mut outcome = prints("Copy: 1 MB/s")?;
         if program.memory.0 == 2 {
             outcome.residency.pages_misplaced = 50;
-            outcome.residency.found_on = Some(NodeId(0));
+            outcome.residency.misplaced_on = Some(NodeId(0));
         }
         Ok(outcome)
     });
@@ -200,7 +200,7 @@ fn unusable_cpus_and_memory_are_left_out_with_a_reason() {
         .warnings
         .iter()
         .filter(|warning| warning.rule == "left-out")
-        .map(|warning| warning.what.as_str())
+        .map(|warning| warning.message.as_str())
         .collect();
     assert_eq!(
         warnings,

@@ -53,7 +53,7 @@ fn drive(probe: &dyn Probe, machine: &Simulated, texts: &[&str]) -> IoRecord {
     let topology = discover(&machine.tree());
     let path = DiskPath {
         path: "/dev/nvme0n1".into(),
-        at: 0,
+        offset: 0,
         bytes: 1 << 30,
         method: DiskMethod::Uring,
         direct: true,
@@ -198,5 +198,5 @@ fn impossible_loads_are_rejected_before_the_first_visit() {
     let under_load = UnderLoad::new(&machine, &topology, &command).expect("no check");
     let setting = setting(&under_load, &machine, &topology);
     let error = stream::run(&setting, &StreamOptions::default(), &mut |_| ()).expect_err("no shell");
-    assert_eq!(error, CampaignError::Nothing(ProbeError::Unsupported { what: "stress".into() }));
+    assert_eq!(error, CampaignError::Nothing(ProbeError::Unsupported { feature: "stress".into() }));
 }

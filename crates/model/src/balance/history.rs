@@ -125,8 +125,8 @@ impl History {
             return None;
         }
         Some(match group.ineffective {
-            0 => BalanceReason::CoolDown { left_s },
-            _ => BalanceReason::Ineffective { realized: group.realized, left_s },
+            0 => BalanceReason::CoolDown { remaining_s: left_s },
+            _ => BalanceReason::Ineffective { realized: group.realized, remaining_s: left_s },
         })
     }
 

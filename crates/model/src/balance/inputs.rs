@@ -153,7 +153,7 @@ pub struct BalanceOptions {
     /// Rounds after a move in which groups with the same device stay.
     pub settle_rounds: u64,
     /// Least rate of a group in bytes per second.
-    pub least_bytes_per_s: f64,
+    pub min_bytes_per_s: f64,
     /// Rate at which the kernel moves pages, in bytes per second.
     pub move_bytes_per_s: f64,
     /// Limit of moved bytes per second, on average.
@@ -173,7 +173,7 @@ impl Default for BalanceOptions {
             cool_down_s: 15.0,
             confirm_rounds: 2,
             settle_rounds: 1,
-            least_bytes_per_s: 1e6,
+            min_bytes_per_s: 1e6,
             move_bytes_per_s: 1e9,
             limit_bytes_per_s: 256e6,
             most_move_bytes: 16 << 30,

@@ -150,13 +150,13 @@ impl Balancer {
     ) -> Option<GroupDecision> {
         let index = group;
         let group = &problem.groups[index];
-        let least_bytes_per_s = self.options.least_bytes_per_s;
+        let min_bytes_per_s = self.options.min_bytes_per_s;
         let reason = if let Some(obstacle) = &group.obstacle {
             Some(obstacle.clone())
         } else if group.devices.is_empty() {
             Some(BalanceReason::NoDevice)
-        } else if group.bytes_per_s < least_bytes_per_s {
-            Some(BalanceReason::LowRate { least_bytes_per_s })
+        } else if group.bytes_per_s < min_bytes_per_s {
+            Some(BalanceReason::LowRate { min_bytes_per_s })
         } else if let Some(node) = unmodeled(problem, group) {
             Some(BalanceReason::NoModel { node })
         } else if let Some(reason) = self.recent_move(problem, group, at) {
@@ -336,7 +336,7 @@ impl Balancer {
         let gain = candidate.gain / rate.max(f64::MIN_POSITIVE);
         let least = options.margin + SLOWER * candidate.downside;
         if gain < least {
-            return Some(BalanceReason::SmallGain { gain, least });
+            return Some(BalanceReason::SmallGain { gain, min_gain: least });
         }
         if candidate.net <= 0.0 || candidate.cost_s >= options.horizon_s {
             return Some(BalanceReason::HighCost { cost_s: candidate.cost_s, horizon_s: options.horizon_s });
@@ -363,7 +363,7 @@ impl Balancer {
         let (needed, move_bytes) = (self.options.confirm_rounds, candidate.bytes);
         let most_bytes = self.options.most_move_bytes;
         let (to, reason) = if move_bytes > most_bytes {
-            (None, BalanceReason::TooMuchMemory { move_bytes, most_bytes })
+            (None, BalanceReason::TooMuchMemory { move_bytes, max_bytes: most_bytes })
         } else if rounds < needed {
             (None, BalanceReason::Unconfirmed { rounds, needed })
         } else if !self.history.may_move(move_bytes) {

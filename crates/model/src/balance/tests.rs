@@ -450,7 +450,9 @@ fn ineffective_move_extends_the_cool_down() {
         balancer.decide(&moved, 2.0 * f64::from(round));
     }
     let after = balancer.decide(&remote, 2.0 + options.cool_down_s + 1.0).remove(0);
-    let BalanceReason::Ineffective { realized, left_s } = after.reason else { panic!("{after:?}") };
+    let BalanceReason::Ineffective { realized, remaining_s: left_s } = after.reason else {
+        panic!("{after:?}")
+    };
     assert!(realized.abs() < 0.1 && left_s > 2.0 * options.cool_down_s, "{realized} {left_s}");
 }
 

@@ -120,7 +120,7 @@ impl<'a> Paths<'a> {
             let model = select_model(evidence.models.iter().copied(), target, &[direction])?;
             of_target(model, target).find(|one| one.direction == direction)
         });
-        let first = subject.node.map(|node| topology.neighbours(node).union(&NodeSet::one(node)));
+        let first = subject.node.map(|node| topology.neighbors(node).union(&NodeSet::one(node)));
         let limit = |device| device_limit(topology, device, evidence.records, direction);
         let of_device = subject.device.map(limit);
         let demands = subject.device.and_then(|device| {

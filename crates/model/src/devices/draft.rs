@@ -30,7 +30,7 @@ impl DeviceDraft {
         let kind = self.kind.value;
         let usual = || {
             let source = match &self.kind.source {
-                ValueSource::Assumed { .. } => ValueSource::Assumed { why: "by its kind".to_owned() },
+                ValueSource::Assumed { .. } => ValueSource::Assumed { reason: "by its kind".to_owned() },
                 _ => ValueSource::Discovered { by: "its kind".to_owned() },
             };
             Sourced { value: kind.usual_purpose(), source }

@@ -45,7 +45,7 @@ pub(super) fn network(evidence: &DeviceEvidence<'_>) -> (Vec<DeviceDraft>, Vec<O
     let interfaces = || evidence.inventory.interfaces.iter();
     let down = interfaces().filter(|interface| interface.link == LinkState::Down);
     let omitted =
-        down.map(|interface| OmittedDevice { name: interface.name.clone(), why: "no link".to_owned() });
+        down.map(|interface| OmittedDevice { name: interface.name.clone(), reason: "no link".to_owned() });
     let up = interfaces().filter(|interface| interface.link != LinkState::Down);
     (up.map(|interface| of_interface(evidence, interface)).collect(), omitted.collect())
 }

@@ -65,7 +65,7 @@ pub(super) fn apply(
 /// Describes why no device has a name.
 fn absent(drafts: &[DeviceDraft], omitted: &[OmittedDevice], name: &str) -> String {
     if let Some(omitted) = omitted.iter().find(|omitted| omitted.name == name) {
-        return format!("it cannot carry transfers: {}", omitted.why);
+        return format!("it cannot carry transfers: {}", omitted.reason);
     }
     let known: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).take(LISTED).collect();
     let others = match drafts.len() - known.len() {

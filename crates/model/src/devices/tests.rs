@@ -95,7 +95,7 @@ fn describes_each_device_once_with_its_kind_node_and_mounts() {
     assert_eq!(device(&found, "md0").members, ["nvme0n1", "nvme1n1"]);
     assert_eq!(device(&found, "store1:/home").members, ["eth0"]);
     assert_eq!(device(&found, "/odd").detail.as_deref(), Some("newfs"));
-    assert_eq!(found.omitted, [OmittedDevice { name: "eth1".to_owned(), why: "no link".to_owned() }]);
+    assert_eq!(found.omitted, [OmittedDevice { name: "eth1".to_owned(), reason: "no link".to_owned() }]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn measurement_of_a_file_belongs_to_its_file_system() {
 fn throttled_cached_and_other_measurements_do_not_count() {
     let good = record(1, vec![cell(Read, &[(0, 1)], 8.0)]);
     let mut throttled = good.clone();
-    throttled.provenance.warnings = vec![Warning { rule: THROTTLED.to_owned(), what: String::new() }];
+    throttled.provenance.warnings = vec![Warning { rule: THROTTLED.to_owned(), message: String::new() }];
     let mut cached = good.clone();
     cached.method.direct = Some(false);
     let mut other = good.clone();
@@ -219,7 +219,7 @@ fn is_named(source: &ValueSource) -> bool {
         ValueSource::Measured { document, .. } | ValueSource::Model { document, .. } => !document.is_empty(),
         ValueSource::Link { link } => !link.is_empty(),
         ValueSource::Discovered { by } => !by.is_empty(),
-        ValueSource::Assumed { why } => !why.is_empty(),
+        ValueSource::Assumed { reason: why } => !why.is_empty(),
     }
 }
 

@@ -76,7 +76,7 @@ mod tests {
     fn cores_limit_threads_that_need_a_cpu() {
         let limited = device_threads(Nic, Some(50e9), 0, 2);
         assert_eq!(limited.value, 2);
-        let ValueSource::Assumed { why } = limited.source else { panic!("{limited:?}") };
+        let ValueSource::Assumed { reason: why } = limited.source else { panic!("{limited:?}") };
         assert!(why.contains("limited to 2"), "{why}");
         assert_eq!(device_threads(Nvme, Some(1e9), 0, 0).value, 1);
     }

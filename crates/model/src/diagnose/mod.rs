@@ -79,10 +79,10 @@ fn cost(evidence: &MachineEvidence, symptom: &Symptom) -> Cost {
     }
     match &symptom.effect {
         Effect::Nothing => Cost::Nothing,
-        Effect::Unquantified(find_out) => Cost::Unknown { find_out: find_out.clone() },
+        Effect::Unquantified(find_out) => Cost::Unknown { measure: find_out.clone() },
         Effect::LinkLoss(share) => Cost::Known {
             target: None,
-            losses: vec![Loss { direction: None, least: *share, most: *share }],
+            losses: vec![Loss { direction: None, low: *share, high: *share }],
             basis: "the speed and width of the link".to_owned(),
         },
         Effect::AnyOf { nodes, direction, share } => {
@@ -105,7 +105,7 @@ fn measured_interrupts(evidence: &MachineEvidence, symptom: &Symptom) -> Option<
         .then(|| interrupt_loss(evidence.topology, evidence.interrupts, device))??;
     let basis =
         format!("{} with interrupts on node {} and on node {}", device.name(), lost.own, lost.current);
-    Some(match lost.losses.first().is_some_and(|loss| loss.most >= NEGLIGIBLE) {
+    Some(match lost.losses.first().is_some_and(|loss| loss.high >= NEGLIGIBLE) {
         true => Cost::Known { target: Some(lost.own), losses: lost.losses, basis },
         false => Cost::Nothing,
     })
@@ -124,7 +124,7 @@ fn modeled_cost(
     let of_target = |target: NodeId| {
         let measured = measured(evidence, target, symptom.device);
         let mut losses: Vec<Loss> = measured.iter().filter_map(lost).collect();
-        losses.sort_by(|a, b| b.most.total_cmp(&a.most));
+        losses.sort_by(|a, b| b.high.total_cmp(&a.high));
         let titles: BTreeSet<&str> = measured.iter().map(|measured| measured.title.as_str()).collect();
         let basis = titles.into_iter().collect::<Vec<&str>>().join("; ");
         losses.first()?;
@@ -151,7 +151,7 @@ fn unmeasured_cost(evidence: &MachineEvidence, targets: &NodeSet) -> Cost {
         true => "run numaio model",
         false => "run numaio model --all",
     };
-    Cost::Unknown { find_out: find_out.to_owned() }
+    Cost::Unknown { measure: find_out.to_owned() }
 }
 
 /// Returns both directions, each by measured I/O of the device or else by the copy model. The
@@ -217,7 +217,7 @@ fn loss_on_any(measured: &MeasuredDirection, nodes: &NodeSet, share: f64) -> Opt
         nodes.iter().filter_map(|node| measured.by_node.get(&node)).map(|value| share * (1.0 - value / best));
     let (least, most) =
         lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| (least.min(lost), most.max(lost)));
-    least.is_finite().then_some(Loss { direction: Some(measured.direction), least, most })
+    least.is_finite().then_some(Loss { direction: Some(measured.direction), low: least, high: most })
 }
 
 /// Returns the loss by the shares of buffers per node, whose bandwidths add up (Li et al., Equation
@@ -228,7 +228,7 @@ fn loss_by_shares(measured: &MeasuredDirection, shares: &BTreeMap<NodeId, f64>) 
     let values: Option<Vec<f64>> =
         parts.map(|(node, share)| Some(share * measured.by_node.get(node)?)).collect();
     let lost = 1.0 - values?.iter().sum::<f64>() / best;
-    Some(Loss { direction: Some(measured.direction), least: lost.max(0.0), most: lost.max(0.0) })
+    Some(Loss { direction: Some(measured.direction), low: lost.max(0.0), high: lost.max(0.0) })
 }
 
 /// Keeps the symptoms of the given devices and of the machine as a whole.

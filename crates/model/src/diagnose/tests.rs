@@ -38,7 +38,7 @@ fn symptom(rule: &str, severity: Severity, target: Option<u32>, effect: Effect) 
         severity,
         rule: rule.into(),
         subject: "it".into(),
-        what: String::new(),
+        message: String::new(),
         evidence: String::new(),
         remedy: String::new(),
     };
@@ -58,7 +58,7 @@ fn percents(cost: &Cost) -> Vec<(Option<Direction>, f64, f64)> {
     let percent = |share: f64| (share * 1000.0).round() / 10.0;
     match cost {
         Cost::Known { losses, .. } => {
-            losses.iter().map(|loss| (loss.direction, percent(loss.least), percent(loss.most))).collect()
+            losses.iter().map(|loss| (loss.direction, percent(loss.low), percent(loss.high))).collect()
         }
         other => panic!("unknown cost: {other:?}"),
     }
@@ -137,7 +137,7 @@ fn interrupted_measurement_counts_only_without_alternative() {
 #[test]
 fn unmeasured_costs_are_unknown() {
     let unknown = |cost: Cost| match cost {
-        Cost::Unknown { find_out } => find_out,
+        Cost::Unknown { measure: find_out } => find_out,
         other => panic!("{other:?}"),
     };
     assert_eq!(unknown(cost_of(Some(0), Effect::any_of(nodes("4")), &[])), "run numaio model");

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn fleet() -> (FleetData, Vec<FleetGroup>) {
-        let host = |name: &str| FleetHost { name: name.to_owned(), seen_at: 0, facts: Vec::new() };
+        let host = |name: &str| FleetHost { name: name.to_owned(), observed_at: 0, facts: Vec::new() };
         let key = |quantity: &str, more_is_better| FigureKey {
             quantity: quantity.to_owned(),
             from: None,

@@ -272,7 +272,14 @@ fn differing_structure(data: &FleetData, group: &Group, deviations: &mut [Vec<Fa
 
 fn deviation(fact: Fact, expected: &str, like_expected: u32, like_host: u32) -> FactDeviation {
     let expected = expected.to_owned();
-    FactDeviation { fact, expected, like_expected, like_host, explains: Vec::new(), explains_more: 0 }
+    FactDeviation {
+        fact,
+        expected,
+        hosts_with_expected: like_expected,
+        hosts_with_value: like_host,
+        explains: Vec::new(),
+        explains_more: 0,
+    }
 }
 
 /// Finds settings of few hosts where most hosts of the group agree on another one. A host without a

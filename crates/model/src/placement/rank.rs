@@ -136,11 +136,11 @@ fn rank_by_topology(
     usable: &NodeSet,
     modelled: Option<Vec<RankedNode>>,
 ) -> Vec<RankedNode> {
-    let neighbours = topology.neighbours(target);
+    let neighbors = topology.neighbors(target);
     let distance = |node| topology.distances.as_ref().and_then(|distances| distances.between(target, node));
     let near = |node: NodeId| match () {
         () if node == target => 0,
-        () if neighbours.contains(node) => 1,
+        () if neighbors.contains(node) => 1,
         () => distance(node).unwrap_or(u32::MAX).max(2),
     };
     let shares: BTreeMap<NodeId, Option<f64>> =

@@ -40,7 +40,7 @@ pub(super) fn explain(
             ),
         }
     };
-    (reasons, rejected.iter().map(|node| RejectedNode { node, why: why(node) }).collect())
+    (reasons, rejected.iter().map(|node| RejectedNode { node, reason: why(node) }).collect())
 }
 
 /// Returns the nodes without value in the model that ranks a target's nodes.

@@ -111,7 +111,7 @@ fn fills_the_best_node_before_its_class() {
     assert_eq!(chosen.tasks[0].memory.policy, MemoryPolicy::Preferred);
     assert_eq!(chosen.tasks[5].memory.nodes, NodeSet::one(NodeId(6)));
     assert!(
-        chosen.rejected.iter().any(|node| node.node == NodeId(3) && node.why.contains("49 %")),
+        chosen.rejected.iter().any(|node| node.node == NodeId(3) && node.reason.contains("49 %")),
         "{chosen:?}"
     );
 }
@@ -212,7 +212,7 @@ fn interrupted_model_is_used_only_without_a_complete_one() {
     };
     assert_eq!(chosen(&[&newer, &whole]), chosen(&[&whole]));
     let alone = chosen(&[&newer]);
-    let why = |node: u32| &alone.rejected.iter().find(|it| it.node == NodeId(node)).expect("rejected").why;
+    let why = |node: u32| &alone.rejected.iter().find(|it| it.node == NodeId(node)).expect("rejected").reason;
     assert_eq!(
         (why(2).as_str(), why(4).as_str()),
         ("not measured by the model", "not measured by the model")
@@ -303,7 +303,8 @@ fn compute_tasks_use_unmeasured_nodes_last() {
     let order: Vec<u32> = ranked.iter().map(|node| node.node.0).collect();
     assert_eq!((used(&chosen), &order[..3]), (vec!["1".to_owned()], &[1, 0, 7][..]), "{ranked:?}");
     assert!(ranked.iter().is_sorted_by_key(|node| node.rank), "{ranked:?}");
-    let why = |node: u32| &chosen.rejected.iter().find(|it| it.node == NodeId(node)).expect("rejected").why;
+    let why =
+        |node: u32| &chosen.rejected.iter().find(|it| it.node == NodeId(node)).expect("rejected").reason;
     assert_eq!(
         (why(2).as_str(), why(7).as_str()),
         ("not measured by the model", "left to tasks that use the device")

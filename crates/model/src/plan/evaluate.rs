@@ -42,12 +42,12 @@ pub fn evaluate(
 /// Returns the number of threads beyond which a path gains nothing: ⌈Bmax / B0⌉.
 pub(crate) fn useful_threads(path: &PathRates) -> u32 {
     // Rounding errors must not add a thread to an exact multiple.
-    (path.most_bytes_per_s / path.thread_bytes_per_s * (1.0 - 1e-12)).ceil().clamp(1.0, 1024.0) as u32
+    (path.max_bytes_per_s / path.thread_bytes_per_s * (1.0 - 1e-12)).ceil().clamp(1.0, 1024.0) as u32
 }
 
 /// Returns the bandwidth of a number of threads on a path.
 pub(crate) fn rate(path: &PathRates, threads: u32) -> f64 {
-    (path.thread_bytes_per_s * f64::from(threads)).min(path.most_bytes_per_s)
+    (path.thread_bytes_per_s * f64::from(threads)).min(path.max_bytes_per_s)
 }
 
 pub(crate) fn find(paths: &[PathRates], id: PathId) -> Option<&PathRates> {

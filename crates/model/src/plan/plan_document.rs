@@ -100,7 +100,7 @@ fn rejected(plan: &Plan, instance: &Instance, rule: SimpleRule) -> RejectedPlan 
                 storage_paths: Vec::new(),
                 network_paths: Vec::new(),
                 predicted: None,
-                why,
+                reason: why,
             };
         }
     };
@@ -115,7 +115,7 @@ fn rejected(plan: &Plan, instance: &Instance, rule: SimpleRule) -> RejectedPlan 
         }
         _ => "equally good: the plan is one of several best ones".to_owned(),
     };
-    RejectedPlan { rule, storage_paths, network_paths, predicted: Some(predicted), why }
+    RejectedPlan { rule, storage_paths, network_paths, predicted: Some(predicted), reason: why }
 }
 
 /// Rounds to whole bytes: exactly all data of each node, with balanced input and output per memory

@@ -58,7 +58,7 @@ pub fn place_plan(
     chosen.rejected = usable
         .iter()
         .filter(|node| !memories.contains(node))
-        .map(|node| RejectedNode { node, why: "the plan runs no thread there".to_owned() })
+        .map(|node| RejectedNode { node, reason: "the plan runs no thread there".to_owned() })
         .collect();
     Ok(chosen)
 }
@@ -113,7 +113,7 @@ mod tests {
             device_node: NodeId(0),
             memory_node: NodeId(memory),
             thread_bytes_per_s: rate,
-            most_bytes_per_s: rate * 8.0,
+            max_bytes_per_s: rate * 8.0,
             origin: numaio_schema::RateOrigin::Given,
         };
         let problem = PlanProblem {

@@ -172,7 +172,7 @@ impl Known<'_> {
             device_node,
             memory_node,
             thread_bytes_per_s: thread.min(most),
-            most_bytes_per_s: most,
+            max_bytes_per_s: most,
             origin,
         };
         let measured: Option<Vec<(f64, f64)>> =
@@ -186,7 +186,7 @@ impl Known<'_> {
         match (self.modelled(device_node, memory_node, direction), capacity) {
             (Some((copied, threads)), capacity) => {
                 let thread = self.modeled_thread_rate(copied, threads);
-                Ok(path(thread, copied.min(capacity.unwrap_or(f64::INFINITY)), RateOrigin::Modelled))
+                Ok(path(thread, copied.min(capacity.unwrap_or(f64::INFINITY)), RateOrigin::Modeled))
             }
             (None, Some(capacity)) => {
                 self.assumptions.insert(format!(
@@ -235,7 +235,7 @@ impl Known<'_> {
         for record in records {
             let stands = record.method.represented.iter();
             let stands = stands.filter(|it| it.direction == direction && it.nodes.contains(&node));
-            let nodes: Vec<NodeId> = std::iter::once(node).chain(stands.map(|it| it.by)).collect();
+            let nodes: Vec<NodeId> = std::iter::once(node).chain(stands.map(|it| it.node)).collect();
             let of = |node: &NodeId| -> Vec<(u32, f64)> {
                 let place = Some((*node, *node, direction));
                 let cells = record.cells.iter().filter(|cell| cell.placement() == place);
@@ -315,12 +315,12 @@ mod tests {
         ];
         let model = fit(record(cells), &topology, ClassOptions::default());
         let problem = plan_problem(&topology, request(), &[&model], &[]).expect("a problem");
-        let most: Vec<f64> = problem.storage_paths.iter().map(|path| path.most_bytes_per_s).collect();
+        let most: Vec<f64> = problem.storage_paths.iter().map(|path| path.max_bytes_per_s).collect();
         assert_eq!(most, [7e9, 6e9], "reading from storage is a device read, bounded by the device");
         assert_eq!(problem.network_paths[0].origin, RateOrigin::Assumed, "no model of the NIC's node");
         let back = PlanRequest { direction: Transfer::Receive, ..request() };
         let back = plan_problem(&topology, back, &[&model], &[]).expect("a problem");
-        assert_eq!(back.storage_paths[1].most_bytes_per_s, 5e9);
+        assert_eq!(back.storage_paths[1].max_bytes_per_s, 5e9);
         let mut mute = request();
         mute.nics[0].bytes_per_s = None;
         let unknown = plan_problem(&topology, mute, &[], &[]);
@@ -379,7 +379,7 @@ mod tests {
         let mut io = crate::testing::record(0, vec![read(1, 8.0), read(4, 24.0), read(16, 20.0)]);
         io.method.represented.push(ClassRepresentative {
             direction: Direction::Read,
-            by: NodeId(0),
+            node: NodeId(0),
             nodes: vec![NodeId(0), NodeId(1)],
         });
         let mut null = crate::testing::record(0, vec![read(1, 800.0)]);
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(paths, [RateOrigin::Measured, RateOrigin::Measured, RateOrigin::Assumed]);
         for path in &problem.storage_paths[..2] {
             assert!((path.thread_bytes_per_s / 1e9 - 1.0).abs() < 0.01, "{path:?}");
-            assert!((path.most_bytes_per_s / 3e9 - 1.0).abs() < 0.01, "{path:?}");
+            assert!((path.max_bytes_per_s / 3e9 - 1.0).abs() < 0.01, "{path:?}");
         }
         let back = PlanRequest { direction: Transfer::Receive, ..request() };
         let back = plan_problem(&machine(3, 4), back, &[], &[&io]).expect("a problem");

@@ -159,7 +159,7 @@ fn check_figures(problem: &PlanProblem) -> Result<(), PlanError> {
         for path in paths {
             let name = |what: &str| format!("{what} of the {}", path_name(kind, path.id()));
             bandwidth(|| name("bandwidth of one thread"), path.thread_bytes_per_s)?;
-            bandwidth(|| name("greatest bandwidth"), path.most_bytes_per_s)?;
+            bandwidth(|| name("greatest bandwidth"), path.max_bytes_per_s)?;
         }
     }
     for limit in &problem.limits {
@@ -309,7 +309,7 @@ fn vias(
 fn fastest(problem: &PlanProblem) -> Result<f64, PlanError> {
     let paths = || problem.storage_paths.iter().chain(&problem.network_paths);
     let fastest = paths().map(|path| path.thread_bytes_per_s).fold(0.0, f64::max);
-    let figures = paths().flat_map(|path| [path.thread_bytes_per_s, path.most_bytes_per_s]);
+    let figures = paths().flat_map(|path| [path.thread_bytes_per_s, path.max_bytes_per_s]);
     let figures = figures.chain(problem.limits.iter().map(|limit| limit.bytes_per_s));
     let figures = figures.chain(problem.nics.iter().filter_map(|nic| nic.bytes_per_s));
     let slowest = figures.fold(f64::INFINITY, f64::min);
@@ -342,14 +342,14 @@ impl Instance {
     }
 
     fn path(&self, rates: &PathRates, end: usize, via: usize) -> TransferPath {
-        let most = rates.most_bytes_per_s / rates.thread_bytes_per_s;
+        let most = rates.max_bytes_per_s / rates.thread_bytes_per_s;
         // Rounding errors must not add a thread to an exact multiple.
         let useful = (most * (1.0 - 1e-12)).ceil().clamp(1.0, f64::from(MAX_THREADS)) as u32;
         let most_threads = useful.min(self.vias[via].1 - 1);
         let unit = rates.thread_bytes_per_s / self.unit_bytes_per_s;
         let printed = unit * f64::from(useful);
         let most = match self.objective {
-            Objective::Time => rates.most_bytes_per_s / self.unit_bytes_per_s,
+            Objective::Time => rates.max_bytes_per_s / self.unit_bytes_per_s,
             Objective::Sum => printed,
         };
         TransferPath { id: rates.id(), end, via, unit: unit.min(most), most, most_threads }

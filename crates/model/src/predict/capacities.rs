@@ -229,7 +229,8 @@ fn common_remote<'a>(cells: impl Iterator<Item = &'a IoCell>) -> Option<RemoteEn
 /// Returns the bandwidth of each node of a mix; empty if it is unknown.
 fn of_nodes(cell: &IoCell, mix: &[NodeStreams]) -> Vec<f64> {
     let of_node = |flow: &NodeStreams| {
-        let groups = cell.groups.iter().zip(&cell.of_groups).filter(|(group, _)| group.memory == flow.node);
+        let groups =
+            cell.groups.iter().zip(&cell.group_bytes_per_s).filter(|(group, _)| group.memory == flow.node);
         groups.map(|(_, summary)| summary.as_ref().map(|summary| summary.median)).sum::<Option<f64>>()
     };
     let known = mix.iter().map(of_node).map(|rate| rate.filter(|rate| *rate > 0.0));
@@ -293,7 +294,7 @@ fn group_of(basis: &CapacityInputs, class: Option<&Class>, node: NodeId) -> Opti
     let by_record = || {
         records
             .find(|found| found.direction == basis.direction && found.nodes.contains(&node))
-            .map(|found| found.by)
+            .map(|found| found.node)
     };
     class.and_then(|class| class.nodes.first()).or_else(by_record)
 }
@@ -348,6 +349,6 @@ fn direction_model<'a>(basis: &CapacityInputs<'a>, target: NodeId) -> Option<&'a
 /// Returns the measured node that represents another according to a record.
 fn represented(basis: &CapacityInputs, node: NodeId, measured: &NodeSet) -> Option<NodeId> {
     let all = basis.records.iter().flat_map(|record| &record.method.represented);
-    let mut fitting = all.filter(|found| found.direction == basis.direction && measured.contains(found.by));
-    fitting.find(|found| found.nodes.contains(&node)).map(|found| found.by)
+    let mut fitting = all.filter(|found| found.direction == basis.direction && measured.contains(found.node));
+    fitting.find(|found| found.nodes.contains(&node)).map(|found| found.node)
 }

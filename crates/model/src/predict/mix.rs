@@ -49,7 +49,7 @@ pub fn predict(fit: &DeviceFit, mix: &[NodeStreams]) -> Result<MixPrediction, Pr
         },
     };
     let flows = streams.iter().zip(&alone).zip(&rates).map(flow).collect();
-    Ok(MixPrediction { equation_1, limits, selected, rivals, flows, streams, measured: None })
+    Ok(MixPrediction { equation_1, limits, selected, alternatives: rivals, flows, streams, measured: None })
 }
 
 /// Adds a measured value to a prediction; unchanged without a value.

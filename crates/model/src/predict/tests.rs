@@ -64,7 +64,7 @@ fn mix_cell(direction: Direction, groups: &[(u32, u32, f64)]) -> IoCell {
     let streams: Vec<(u32, u32)> = groups.iter().map(|(node, streams, _)| (*node, *streams)).collect();
     let sum = groups.iter().map(|(.., gbit)| gbit).sum();
     let of_groups = groups.iter().map(|(.., gbit)| Summary::of(&[gbit * 1e9 / 8.0], None)).collect();
-    IoCell { of_groups, ..cell(direction, &streams, sum) }
+    IoCell { group_bytes_per_s: of_groups, ..cell(direction, &streams, sum) }
 }
 
 /// Rates of the disks `amd-dl585-g7-disk` and `-disk-time` of the lab, by node of the buffer.
@@ -152,7 +152,7 @@ fn an_ambiguous_mix_widens_the_interval() {
     let found = predict(&fit, &mix(&[(2, 1), (3, 1)])).expect("a prediction");
     let limits = found.limits.map(gbit);
     assert!(limits.low <= 25.0 && limits.high >= 35.9, "{limits:?}");
-    assert!(!found.rivals.is_empty(), "{found:?}");
+    assert!(!found.alternatives.is_empty(), "{found:?}");
     let nodes = NodeSet::parse_list("0-7").expect("nodes");
     let suggested = suggest_mix(&fit, &nodes, &mix(&[(2, 1), (3, 1)]), &[mix(&all)]).expect("a mix");
     assert!(suggested.streams.len() == 2 && suggested.streams != mix(&[(2, 1), (3, 1)]), "{suggested:?}");
@@ -215,7 +215,7 @@ fn an_unmeasured_node_has_a_wider_interval_than_its_representative() {
         cells.push(mix_cell(Read, &[(0, 1, 31.0), (7, 4, 31.0)]));
         let mut record = record(7, cells);
         let nodes = vec![NodeId(0), NodeId(1)];
-        record.method.represented = vec![ClassRepresentative { direction: Read, by: NodeId(0), nodes }];
+        record.method.represented = vec![ClassRepresentative { direction: Read, node: NodeId(0), nodes }];
         fitted(&record, Read, &[])
     };
     let width = |fit: &DeviceFit, node: u32| {
@@ -236,7 +236,7 @@ fn the_spread_of_measured_members_counts_for_the_others() {
     let width = |rates: [f64; 4]| {
         let mut record = record(7, alone(Read, &rates));
         let nodes = [0, 1, 2, 3, 5].map(NodeId).to_vec();
-        record.method.represented = vec![ClassRepresentative { direction: Read, by: NodeId(0), nodes }];
+        record.method.represented = vec![ClassRepresentative { direction: Read, node: NodeId(0), nodes }];
         let found = predicted(&fitted(&record, Read, &[]), &[(5, 4)]);
         (found.high - found.low) / found.bytes_per_s
     };
@@ -288,7 +288,7 @@ fn each_stream_has_its_own_limit() {
 fn measured_node_represents_its_class() {
     let mut record = record(7, vec![cell(Read, &[(7, 1)], 30.0), cell(Read, &[(0, 1)], 20.0)]);
     let nodes = [0, 1, 4].map(NodeId).to_vec();
-    record.method.represented = vec![ClassRepresentative { direction: Read, by: NodeId(0), nodes }];
+    record.method.represented = vec![ClassRepresentative { direction: Read, node: NodeId(0), nodes }];
     let capacities = fitted(&record, Read, &[]);
     let known: Vec<(u32, u32)> =
         capacities.capacities.nodes.iter().map(|node| (node.node.0, node.measured.0)).collect();
@@ -592,7 +592,7 @@ fn of_equal_nodes_the_best_mix_uses_the_devices_own() {
 fn the_best_mix_prefers_measured_nodes() {
     let mut record = record(7, vec![cell(Read, &[(0, 4)], 30.0), cell(Read, &[(7, 4)], 29.0)]);
     let nodes = vec![NodeId(0), NodeId(1)];
-    record.method.represented = vec![ClassRepresentative { direction: Read, by: NodeId(0), nodes }];
+    record.method.represented = vec![ClassRepresentative { direction: Read, node: NodeId(0), nodes }];
     let found = best_mix(&fitted(&record, Read, &[]), 4).expect("a mix");
     assert!(found.streams.iter().all(|flow| flow.node != NodeId(1)), "{:?}", found.streams);
 }

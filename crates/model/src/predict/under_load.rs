@@ -116,7 +116,7 @@ fn loaded_capacity(
     let measured = node.streams.iter().map(|capacity| capacity.streams);
     let numbers: BTreeSet<u32> = measured.chain(asked.iter().copied()).collect();
     let capacity = |streams: u32| {
-        let estimate = left(node, streams, observations, inputs)?.left;
+        let estimate = left(node, streams, observations, inputs)?.loaded;
         Ok(StreamsCapacity { streams, estimate })
     };
     let streams = numbers.into_iter().map(capacity).collect::<Result<_, PredictError>>()?;
@@ -132,7 +132,7 @@ fn left(
     inputs: &LoadInputs,
 ) -> Result<NodeUnderLoad, PredictError> {
     let idle = curve::at(node, streams);
-    let done = |left, basis| Ok(NodeUnderLoad { node: node.node, idle, left, basis });
+    let done = |left, basis| Ok(NodeUnderLoad { node: node.node, unloaded: idle, loaded: left, basis });
     let threads = threads_on(node.node, inputs.loads);
     if threads == 0.0 {
         return done(idle, LoadBasis::Unloaded);
@@ -256,7 +256,7 @@ fn observations(fit: &DeviceFit, node: NodeId, inputs: &LoadInputs) -> Vec<Obser
 /// Returns the bytes per second of the loads on a node's memory beside a cell, as STREAM counts
 /// them; `None` if they moved nothing.
 fn load_rate(node: NodeId, loads: &[Load], cell: &IoCell) -> Option<f64> {
-    let rates = loads.iter().zip(&cell.of_loads);
+    let rates = loads.iter().zip(&cell.load_bytes_per_s);
     let on_node = rates.filter(|(load, _)| threads_on(node, std::slice::from_ref(load)) > 0.0);
     let sum: Option<f64> = on_node.map(|(_, rate)| rate.as_ref().map(|rate| rate.median)).sum();
     sum.filter(|rate| *rate > 0.0)

@@ -64,6 +64,6 @@ pub fn node_traffic(
     }
     let missing = after.missing.iter().find(|missing| missing.counter == Counter::MbmTotalBytes);
     let unknown = missing
-        .map(|missing| UnknownValue { what: "memory traffic".to_owned(), why: missing.reason.clone() });
+        .map(|missing| UnknownValue { name: "memory traffic".to_owned(), reason: missing.reason.clone() });
     (found, unknown)
 }

@@ -61,7 +61,7 @@ pub fn top_program(
         remote: None,
         advice: None,
         balance: None,
-        why: inspected.why,
+        reason: inspected.why,
     };
     program.remote = remote_share(&program);
     program

@@ -219,7 +219,7 @@ fn traffic_is_a_rate_or_has_a_reason() {
         source: CounterSource::Resctrl,
         reason: "no resctrl".to_owned(),
     });
-    assert_eq!(node_traffic(None, &none, 1.0).1.expect("a reason").why, "no resctrl");
+    assert_eq!(node_traffic(None, &none, 1.0).1.expect("a reason").reason, "no resctrl");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn transfers_get_rates_only_since_their_own_earlier_count() {
     let queued = |what: &str, bytes: u64| {
         daemon_transfer(&QueuedTransfer {
             user: "ada".to_owned(),
-            what: what.to_owned(),
+            subject: what.to_owned(),
             devices: vec!["sda (read)".to_owned()],
             bytes,
             capacity: LentCapacity { state: CapacityState::Transferring, ..LentCapacity::default() },

@@ -8,7 +8,7 @@ pub fn daemon_transfer(queued: &QueuedTransfer) -> TopTransfer {
         source: TransferSource::Daemon,
         job: None,
         user: queued.user.clone(),
-        what: queued.what.clone(),
+        subject: queued.subject.clone(),
         state: queued.capacity.state.name().to_owned(),
         position: queued.capacity.position,
         devices: queued.devices.clone(),
@@ -31,7 +31,7 @@ pub fn job_transfer(job: &Job) -> Option<TopTransfer> {
         source: TransferSource::Job,
         job: Some(job.id),
         user: String::new(),
-        what: words.collect::<Vec<String>>().join(" "),
+        subject: words.collect::<Vec<String>>().join(" "),
         state: state.to_owned(),
         position: None,
         devices: Vec::new(),
@@ -44,8 +44,8 @@ pub fn job_transfer(job: &Job) -> Option<TopTransfer> {
 pub fn add_transfer_rates(before: &[TopTransfer], after: &mut [TopTransfer], seconds: f64) {
     for transfer in after {
         let same = |other: &&TopTransfer| {
-            (other.source, other.job, &other.user, &other.what)
-                == (transfer.source, transfer.job, &transfer.user, &transfer.what)
+            (other.source, other.job, &other.user, &other.subject)
+                == (transfer.source, transfer.job, &transfer.user, &transfer.subject)
         };
         let grown = before.iter().find(same).and_then(|before| transfer.bytes.checked_sub(before.bytes));
         transfer.bytes_per_s = grown.filter(|_| seconds > 0.0).map(|bytes| bytes as f64 / seconds);

@@ -127,7 +127,7 @@ fn one_measured_node_per_class_suffices() {
     let mut represented = record(7, cells.to_vec());
     let class = |direction, by, nodes: &str| ClassRepresentative {
         direction,
-        by: NodeId(by),
+        node: NodeId(by),
         nodes: set(nodes).iter().collect(),
     };
     // Node 5 was to represent node 6, but has no value itself.

@@ -234,7 +234,7 @@ pub(super) struct NodeReadings<'a> {
 
 impl<'a> NodeReadings<'a> {
     pub(super) fn of_reading(reading: &'a Reading) -> Self {
-        let counted = reading.visits.iter().filter(|visit| visit.set_aside.is_none());
+        let counted = reading.visits.iter().filter(|visit| visit.excluded.is_none());
         Self {
             summary: reading.summary.as_ref(),
             visits: counted.map(|visit| (visit.median, visit.min, visit.max)).collect(),
@@ -243,7 +243,7 @@ impl<'a> NodeReadings<'a> {
     }
 
     fn of_cell(cell: &'a Cell) -> Self {
-        let counted = cell.visits.iter().filter(|visit| visit.set_aside.is_none());
+        let counted = cell.visits.iter().filter(|visit| visit.excluded.is_none());
         let samples = |visit: &numaio_schema::Visit| {
             (visit.bytes_copied_per_s, visit.min_bytes_copied_per_s, visit.max_bytes_copied_per_s)
         };

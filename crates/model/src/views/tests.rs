@@ -52,7 +52,7 @@ fn reading(medians: &[f64]) -> Reading {
         samples: 10,
         start_skew_ns: 0,
         residency: Default::default(),
-        set_aside: None,
+        excluded: None,
     };
     let summary = Summary::of(medians, None);
     Reading {
@@ -274,7 +274,7 @@ fn copies(cells: &[(u32, u32, Option<f64>)]) -> numaio_schema::Model {
         samples: 1,
         start_skew_ns: 0,
         residency: Default::default(),
-        set_aside: None,
+        excluded: None,
     };
     let cell = |(source, sink, value): &(u32, u32, Option<f64>)| Cell {
         target: NodeId(1),

@@ -14,7 +14,7 @@ fn hosts_of(machines: &[(Spec, usize)]) -> FleetData {
     let hosts = machines.iter().flat_map(|(machine, number)| vec![facts(machine); *number]);
     let named = hosts.enumerate().map(|(number, facts)| FleetHost {
         name: format!("n{number:03}"),
-        seen_at: 0,
+        observed_at: 0,
         facts,
     });
     FleetData { hosts: named.collect(), ..FleetData::default() }
@@ -53,7 +53,7 @@ fn every_structural_fault_is_found_in_the_rendered_machine() {
         let fact = host.facts.iter().find(|fact| fact.fact.name.contains(name));
         let fact = fact.unwrap_or_else(|| panic!("{kind:?}: {:#?}", host.facts));
         assert!(value.is_empty() || fact.fact.value == value, "{kind:?}: {fact:?}");
-        assert_eq!((fact.like_expected, fact.like_host), (11, 1), "{fact:?}");
+        assert_eq!((fact.hosts_with_expected, fact.hosts_with_value), (11, 1), "{fact:?}");
         assert_eq!(host.facts[0].fact.kind, FactKind::Structure);
         // Figures that the difference explains are not alarms of their own.
         assert!(!host.has_slow_figures(), "{kind:?}: {:#?}", host.figures);
@@ -75,7 +75,7 @@ fn a_legitimate_variant_is_a_group_and_a_rare_one_deviates() {
         assert_eq!(check.hosts.len(), few);
         let fact = &check.hosts[0].facts[0];
         assert_eq!((fact.fact.name.as_str(), fact.fact.value.as_str()), ("node 0 memory", "14 GiB"));
-        assert_eq!((fact.like_expected, fact.like_host), (most as u32, few as u32));
+        assert_eq!((fact.hosts_with_expected, fact.hosts_with_value), (most as u32, few as u32));
     }
 }
 

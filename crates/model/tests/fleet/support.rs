@@ -30,7 +30,7 @@ pub fn data(fleet: &SimulatedFleet) -> FleetData {
     let facts: Vec<_> = fleet.machines.iter().map(|machine| facts_of_topology(&document(machine))).collect();
     let hosts = fleet.hosts.iter().map(|host| FleetHost {
         name: host.name.clone(),
-        seen_at: 0,
+        observed_at: 0,
         facts: facts[host.machine].clone(),
     });
     let mut keys: Vec<FigureKey> = Vec::new();

@@ -27,7 +27,7 @@ fn errors_name_the_violated_constraint() {
             it.storage_paths[2].thread_bytes_per_s = 0.0;
         }),
         ("greatest bandwidth of the network path between device node 0 and memory node 1 is NaN", |it| {
-            it.network_paths[1].most_bytes_per_s = f64::NAN;
+            it.network_paths[1].max_bytes_per_s = f64::NAN;
         }),
         ("bandwidth of NIC \"eth0\" is inf", |it| it.nics[0].bytes_per_s = Some(f64::INFINITY)),
         ("bandwidth of storage \"nvme1n1\" is -1", |it| it.storage[1].bytes_per_s = Some(-1.0)),
@@ -110,7 +110,7 @@ proptest! {
         let kind = place.index(6);
         match kind {
             0 => problem.storage_paths[0].thread_bytes_per_s = figure,
-            1 => problem.network_paths[0].most_bytes_per_s = figure,
+            1 => problem.network_paths[0].max_bytes_per_s = figure,
             2 => problem.storage[0].bytes = bytes,
             3 => problem.nodes[0].threads = Some(threads),
             4 => problem.nodes[0].reserved = threads,

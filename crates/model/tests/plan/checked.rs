@@ -43,8 +43,8 @@ proptest! {
     fn a_changed_figure_is_found(seed in 0u64..50, place: prop::sample::Index, part in 0usize..4, factor in prop_oneof![1.001f64..10.0, 0.0f64..0.999]) {
         let plan = planned(&machine(3, 6, seed)).expect("a plan");
         let mut document = serde_json::to_value(&plan).expect("JSON");
-        document["proof"]["programmes"] = Value::from(0);
-        let part = ["storage_ways", "network_ways", "predicted", "proof"][part];
+        document["proof"]["linear_programs"] = Value::from(0);
+        let part = ["storage_paths", "network_paths", "predicted", "proof"][part];
         let mut found = Vec::new();
         numbers(&mut document[part], &mut found);
         let number = place.index(found.len());

@@ -36,7 +36,7 @@ fn tables(problem: &PlanProblem) -> Tables {
     {
         for way in ways {
             let place = &mut table[way.device_node.0 as usize][way.memory_node.0 as usize];
-            *place = (way.thread_bytes_per_s / UNIT, way.most_bytes_per_s / UNIT);
+            *place = (way.thread_bytes_per_s / UNIT, way.max_bytes_per_s / UNIT);
         }
     }
     found

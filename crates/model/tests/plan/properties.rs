@@ -107,7 +107,7 @@ fn baseline_plans_are_reported_with_their_times() {
         assert!(predicted.time_s >= plan.predicted.time_s * (1.0 - 1e-6), "{rejected:?}");
     }
     let crowded = best(&printed(3, 3, 5));
-    assert!(crowded.rejected[1].predicted.is_none() && crowded.rejected[1].why.contains("3 threads"));
+    assert!(crowded.rejected[1].predicted.is_none() && crowded.rejected[1].reason.contains("3 threads"));
 }
 
 fn problems() -> impl Strategy<Value = PlanProblem> {
@@ -146,7 +146,7 @@ proptest! {
         let way = place.index(ways);
         let way = more.storage_paths.iter_mut().chain(&mut more.network_paths).nth(way).expect("within");
         way.thread_bytes_per_s *= factor;
-        way.most_bytes_per_s *= factor;
+        way.max_bytes_per_s *= factor;
         prop_assert!(endless(value(&more)) <= before * (1.0 + 1e-6), "a faster way");
         let mut more = problem.clone();
         for limit in &mut more.limits {

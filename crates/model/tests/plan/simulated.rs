@@ -15,7 +15,7 @@ fn transfer(plan: &Plan) -> Transfer {
             node: pool.path.memory_node.0 as usize,
             threads: pool.threads,
             thread_bytes_per_s: pool.thread_bytes_per_s,
-            most_bytes_per_s: pool.most_bytes_per_s,
+            max_bytes_per_s: pool.max_bytes_per_s,
             bytes: pool.bytes as f64,
         };
         pools.iter().map(pool).collect()

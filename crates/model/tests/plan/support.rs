@@ -26,7 +26,7 @@ pub fn table(
                 device_node: NodeId(device as u32),
                 memory_node: NodeId(memory as u32),
                 thread_bytes_per_s: one * UNIT,
-                most_bytes_per_s: most * UNIT,
+                max_bytes_per_s: most * UNIT,
                 origin: RateOrigin::Given,
             })
         });

@@ -47,7 +47,7 @@ fn drive(machine: &Simulated, text: &str) -> IoRecord {
     beside(machine, text, |setting, topology| {
         let path = DiskPath {
             path: "/dev/nvme0n1".into(),
-            at: 0,
+            offset: 0,
             bytes: 1 << 30,
             method: DiskMethod::Uring,
             direct: true,
@@ -159,7 +159,7 @@ fn load_elsewhere_changes_nothing_and_an_unknown_one_is_an_error() {
     let fit = fit(&idle);
     let elsewhere = predicted(&fit, 4, "0:8", &[], &[]).expect("a prediction");
     assert_eq!(elsewhere.nodes[0].basis, LoadBasis::Unloaded);
-    assert_eq!(elsewhere.nodes[0].left, elsewhere.nodes[0].idle);
+    assert_eq!(elsewhere.nodes[0].loaded, elsewhere.nodes[0].unloaded);
     assert_eq!(
         predicted(&fit, 4, "7:8", &[], &[]),
         Err(PredictError::LoadUnknown { node: NodeId(7) }),

@@ -81,8 +81,8 @@ impl Pool {
         let wanted = BufferRequest { node, bytes: (count * block.bytes()) as u64, offset_lines: 0 };
         let mut made = map_buffers(&room, Pages::Transparent, &[wanted])?;
         let refused = || ProbeError::Refused {
-            what: "map buffers".to_owned(),
-            why: "the kernel returned none".to_owned(),
+            call: "map buffers".to_owned(),
+            reason: "the kernel returned none".to_owned(),
         };
         Ok(Self::of(Memory::Bound(made.pop().ok_or_else(refused)?), Some(node), (count, block)))
     }

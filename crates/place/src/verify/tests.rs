@@ -14,7 +14,7 @@ fn plan() -> PlacementPlan {
     PlacementPlan {
         schema: PLACEMENT_SCHEMA.to_owned(),
         numaio: "0".to_owned(),
-        made_at: 0,
+        created_at: 0,
         machine: Default::default(),
         source: MachineSource::Simulated,
         request: PlacementRequest::default(),

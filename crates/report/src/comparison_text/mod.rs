@@ -49,7 +49,7 @@ fn write_head(page: &mut TextPage, comparison: &Comparison) {
         page.paragraph(0, 2, &format!("{what} {}.", incomplete.join("; ")));
     }
     for warning in &comparison.warnings {
-        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.what, warning.rule));
+        page.paragraph(0, 2, &format!("Warning: {} [{}]", warning.message, warning.rule));
     }
 }
 

@@ -115,7 +115,7 @@ pub(super) fn difference(fact: &FactDeviation) -> String {
         "" => "none".to_owned(),
         value => format!("'{}'", short(value)),
     };
-    let like = match fact.like_host {
+    let like = match fact.hosts_with_value {
         0 | 1 => String::new(),
         hosts => format!(", as {} have", count(hosts as usize - 1, "other host")),
     };
@@ -123,8 +123,8 @@ pub(super) fn difference(fact: &FactDeviation) -> String {
         "{} is {}{like}; {} of the group {} {}",
         short(&fact.fact.name),
         value(&fact.fact.value),
-        count(fact.like_expected as usize, "host"),
-        if fact.like_expected == 1 { "has" } else { "have" },
+        count(fact.hosts_with_expected as usize, "host"),
+        if fact.hosts_with_expected == 1 { "has" } else { "have" },
         value(&fact.expected),
     )
 }
@@ -223,7 +223,8 @@ fn settings(page: &mut TextPage, check: &FleetCheck) {
     let mut hosts: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
     for host in check.hosts.iter() {
         for fact in host.facts.iter().filter(|fact| fact.fact.kind == FactKind::Setting) {
-            let key = (host.group.as_str(), difference(&FactDeviation { like_host: 1, ..fact.clone() }));
+            let key =
+                (host.group.as_str(), difference(&FactDeviation { hosts_with_value: 1, ..fact.clone() }));
             hosts.entry(key).or_default().push(short(&host.host));
         }
     }

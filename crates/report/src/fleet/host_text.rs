@@ -12,7 +12,8 @@ use numaio_schema::{Fact, FleetHostSummary};
 /// Formats a host: its group, the facts in which it differs, its facts and its newest figures.
 pub fn fleet_host_text(host: &FleetHostSummary, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
-    let seen = if host.seen_at == 0 { String::new() } else { format!(", seen {}", date(host.seen_at)) };
+    let seen =
+        if host.observed_at == 0 { String::new() } else { format!(", seen {}", date(host.observed_at)) };
     let group = format!("group {} of {}", host.group, count(host.group_hosts as usize, "host"));
     page.paragraph(0, 2, &format!("{}: {group}{seen}.", short(&host.host)));
     for difference in &host.differences {

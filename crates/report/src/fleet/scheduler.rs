@@ -345,8 +345,8 @@ mod tests {
         let deviation = FactDeviation {
             fact,
             expected: "x8".into(),
-            like_expected: 9,
-            like_host: 1,
+            hosts_with_expected: 9,
+            hosts_with_value: 1,
             explains: Vec::new(),
             explains_more: 0,
         };

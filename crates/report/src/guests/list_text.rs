@@ -207,7 +207,7 @@ fn write_devices(page: &mut TextPage, guest: &GuestStatus) {
 fn write_finding(page: &mut TextPage, found: &DiagnosedFinding) {
     let finding = &found.finding;
     page.blank();
-    page.finding(2, finding.severity, &format!("{} [{}]", finding.what, finding.rule));
+    page.finding(2, finding.severity, &format!("{} [{}]", finding.message, finding.rule));
     page.paragraph(4, 4, &format!("evidence: {}", finding.evidence));
     if found.cost != Cost::Nothing {
         page.paragraph(4, 2, &format!("cost: {}", crate::doctor_text::cost(&found.cost)));

@@ -83,7 +83,7 @@ fn function(guest: &GuestPlacement) -> String {
     guest
         .function
         .as_ref()
-        .map(|function| format!("{} of {}", function.address, phrases::short(&function.of)))
+        .map(|function| format!("{} of {}", function.address, phrases::short(&function.physical_function)))
         .unwrap_or_default()
 }
 
@@ -125,7 +125,7 @@ fn comparison(plan: &GuestPlan, unit: BandwidthUnit) -> Table {
     let mut table = Table::new(columns);
     let mut demands = plan.guests.iter().flat_map(|guest| &guest.demands);
     let is_known = demands.any(|demand| demand.wanted_bytes_per_s.is_some());
-    let share = |value: &GuestPlanValue| if is_known { percent(value.least_share) } else { unknown() };
+    let share = |value: &GuestPlanValue| if is_known { percent(value.min_share) } else { unknown() };
     let together = |value: &GuestPlanValue| match is_known {
         true => phrases::bandwidth(value.bytes_per_s, unit),
         false => unknown(),
@@ -160,7 +160,7 @@ fn proof(plan: &GuestPlan, unit: BandwidthUnit) -> String {
         GuestPlanProof::Optimal => format!("Proven optimal; {examined} examined."),
         GuestPlanProof::Gap => format!(
             "Not proven optimal; {examined} examined. No plan exceeds a least share of {} and {} together.",
-            percent(plan.bound.least_share),
+            percent(plan.bound.min_share),
             phrases::bandwidth(plan.bound.bytes_per_s, unit)
         ),
     }

@@ -29,12 +29,12 @@ fn plan(name: &str, nodes: &[u32], function: bool) -> GuestPlan {
             .collect(),
         memory_bytes: GIB,
     };
-    let value = GuestPlanValue { least_share: 1.0, bytes_per_s: 0.0, ranks: 1.0 };
+    let value = GuestPlanValue { min_share: 1.0, bytes_per_s: 0.0, ranks: 1.0 };
     let of = "eth0".to_owned();
     GuestPlan {
         schema: GUEST_PLAN_SCHEMA.into(),
         numaio: String::new(),
-        made_at: 0,
+        created_at: 0,
         machine: Identity { architecture: "x86_64".into(), ..Identity::default() },
         source: MachineSource::Live,
         requests: vec![GuestRequest {
@@ -55,7 +55,7 @@ fn plan(name: &str, nodes: &[u32], function: bool) -> GuestPlan {
             demands: Vec::new(),
             function: function.then(|| PlannedFunction {
                 address: "0000:3b:02.1".parse().expect("an address"),
-                of,
+                physical_function: of,
                 node: Some(NodeId(1)),
                 network: true,
             }),

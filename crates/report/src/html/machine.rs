@@ -36,7 +36,7 @@ pub(super) fn lead(machine: &MachineDocuments) -> Markup {
         @if let Some(topology) = &machine.topology {
             p.lead {
                 (phrases::machine_size(topology))
-                @if let Some(seconds) = machine.seen_at { ", as of " (date(seconds)) }
+                @if let Some(seconds) = machine.observed_at { ", as of " (date(seconds)) }
             }
             @if let Some(verdict) = verdict(topology, &machine.models) { p.lead { (verdict) } }
         }

@@ -55,7 +55,7 @@ pub(super) fn warnings(warnings: &[numaio_schema::Warning]) -> Markup {
         @if !warnings.is_empty() {
             ul.warnings {
                 @for warning in warnings {
-                    li { strong { "Warning: " } (warning.what) " " code { (warning.rule) } }
+                    li { strong { "Warning: " } (warning.message) " " code { (warning.rule) } }
                 }
             }
         }
@@ -115,7 +115,7 @@ pub(super) fn copy_settings(model: &Model) -> Vec<Setting> {
         if trials.is_empty() { "set by the user".to_owned() } else { format!("chosen by trial: {trials}") };
     let cells = &model.record.cells;
     let visits = cells.iter().flat_map(|cell| &cell.visits);
-    let set_aside = visits.clone().filter(|visit| visit.set_aside.is_some()).count();
+    let excluded = visits.clone().filter(|visit| visit.excluded.is_some()).count();
     let threads: BTreeSet<usize> = cells.iter().map(|cell| cell.placement.cpus.len()).collect();
     vec![
         ("Copy loop", format!("{} ({chosen})", loop_name(method, method.copy_loop))),
@@ -139,7 +139,7 @@ pub(super) fn copy_settings(model: &Model) -> Vec<Setting> {
             },
         ),
         ("Rounds", method.rounds.to_string()),
-        ("Visits", visits_text(visits.count(), set_aside)),
+        ("Visits", visits_text(visits.count(), excluded)),
         ("Measurement time", format!("{:.0} s", method.elapsed_s)),
         ("Random seed", method.seed.to_string()),
     ]
@@ -252,11 +252,11 @@ pub(super) fn mmio_settings(mmio: &MmioRecord) -> Vec<Setting> {
 
 fn round_settings<'r>(rounds: &Rounds, readings: impl Iterator<Item = &'r Reading> + Clone) -> [Setting; 5] {
     let visits = readings.flat_map(|reading| &reading.visits);
-    let set_aside = visits.clone().filter(|visit| visit.set_aside.is_some()).count();
+    let excluded = visits.clone().filter(|visit| visit.excluded.is_some()).count();
     [
         ("Stops", stop_rule(rounds.precision, rounds.time_limit_s)),
         ("Rounds", rounds.rounds.to_string()),
-        ("Visits", visits_text(visits.count(), set_aside)),
+        ("Visits", visits_text(visits.count(), excluded)),
         ("Measurement time", format!("{:.0} s", rounds.elapsed_s)),
         ("Random seed", rounds.seed.to_string()),
     ]
@@ -269,10 +269,10 @@ fn stop_rule(precision: f64, time_limit_s: f64) -> String {
     )
 }
 
-fn visits_text(visits: usize, set_aside: usize) -> String {
-    match set_aside {
+fn visits_text(visits: usize, excluded: usize) -> String {
+    match excluded {
         0 => format!("{visits}, none discarded"),
-        _ => format!("{visits}, {set_aside} of them discarded because pages were not on the bound node"),
+        _ => format!("{visits}, {excluded} of them discarded because pages were not on the bound node"),
     }
 }
 

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn totals_become_series() {
         let mut totals = BalanceTotals::default();
-        totals.add(&BalanceEventKind::MoveFailed { group: "a".into(), why: "b".into() });
+        totals.add(&BalanceEventKind::MoveFailed { group: "a".into(), reason: "b".into() });
         totals.count_reason("best-node");
         totals.count_reason("best-node");
         let text = balance_metrics_text(&totals).expect("text");

@@ -96,7 +96,7 @@ fn state() -> DaemonState {
         schema: numaio_schema::DAEMON_STATE_SCHEMA.to_owned(),
         numaio: String::new(),
         pid: 1,
-        began: 1,
+        start_time: 1,
         boot: None,
         written_at: 1,
         active: vec![active("alice", 2), active("bob", 1)],

@@ -181,9 +181,9 @@ fn note(
         notes.extend(
             too_few.map(|summary| format!("interval is the range of {}", count(summary.n as usize, "visit"))),
         );
-        let set_aside = cell.visits.iter().filter(|visit| visit.set_aside.is_some()).count();
-        if set_aside > 0 {
-            notes.push(format!("{set_aside} of {} discarded", count(cell.visits.len(), "visit")));
+        let excluded = cell.visits.iter().filter(|visit| visit.excluded.is_some()).count();
+        if excluded > 0 {
+            notes.push(format!("{excluded} of {} discarded", count(cell.visits.len(), "visit")));
         }
         notes.extend(cell.failure.as_ref().map(|why| format!("visits failed: {why}")));
     }

@@ -47,11 +47,11 @@ fn write_target(page: &mut TextPage, model: &Model, target: &TargetModel) {
         [] => "no devices".to_owned(),
         devices => devices.join(", "),
     };
-    let neighbours = match &target.neighbors {
+    let neighbors = match &target.neighbors {
         nodes if nodes.is_empty() => String::new(),
         nodes => format!("; {} {nodes}", if nodes.len() == 1 { "neighbor" } else { "neighbors" }),
     };
-    page.heading(&format!("Target node {}: {devices}{neighbours}", target.target));
+    page.heading(&format!("Target node {}: {devices}{neighbors}", target.target));
     for direction in &target.directions {
         direction::write(page, &model.record, target, direction);
     }

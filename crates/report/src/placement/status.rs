@@ -36,8 +36,8 @@ pub fn status_text(status: &Status, explain: bool, style: &TextStyle) -> String 
             &format!("{} remote from a device that it uses.", phrases::count(remote, "program")),
         );
     }
-    for unseen in &status.unseen {
-        page.paragraph(0, 2, &format!("process {}: {}", unseen.pid, unseen.why));
+    for unseen in &status.unreadable {
+        page.paragraph(0, 2, &format!("process {}: {}", unseen.pid, unseen.reason));
     }
     page.into_text()
 }

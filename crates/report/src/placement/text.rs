@@ -30,7 +30,7 @@ pub fn placement_text(plan: &PlacementPlan, explain: bool, style: &TextStyle) ->
     if !plan.rejected.is_empty() {
         page.heading("Rejected nodes");
         for node in &plan.rejected {
-            page.paragraph(2, 2, &format!("node {}: {}", node.node, node.why));
+            page.paragraph(2, 2, &format!("node {}: {}", node.node, node.reason));
         }
     }
     page.into_text()
@@ -110,7 +110,7 @@ pub fn verification_text(plan: &PlacementPlan, seen: &Verification, style: &Text
         }
     }
     for device in seen.devices.iter().filter(|device| device.bytes > 0) {
-        let other = if device.of_plan { "" } else { " (not in the plan)" };
+        let other = if device.planned { "" } else { " (not in the plan)" };
         page.paragraph(
             2,
             2,

@@ -64,7 +64,7 @@ fn row(record: &AggregateRecord, cell: &IoCell, figures: NumberFormat) -> Vec<Te
     let value =
         |value: Option<f64>| Text::from(value.map_or_else(|| NONE.to_owned(), |it| figures.format(it)));
     let alone = |index| record.alone(cell, index).and_then(|cell| cell.bytes_per_s.median());
-    let at_once = |index: usize| Some(cell.of_groups.get(index)?.as_ref()?.median);
+    let at_once = |index: usize| Some(cell.group_bytes_per_s.get(index)?.as_ref()?.median);
     let devices = 0..cell.groups.len();
     let streams = cell.groups.first().map_or(0, |group| group.streams);
     let mut texts = vec![Text::from(place(cell)), Text::from(streams.to_string())];

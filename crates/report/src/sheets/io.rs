@@ -43,7 +43,7 @@ fn row(cell: &IoCell, figures: NumberFormat) -> [Text; 7] {
     let reading = &cell.bytes_per_s;
     let summary = reading.summary.as_ref().filter(|_| reading.median().is_some());
     let or_missing = |text: Option<String>| Text::from(text.unwrap_or_else(|| NONE.to_owned()));
-    let parts = cell.of_groups.iter().map(|part| match part {
+    let parts = cell.group_bytes_per_s.iter().map(|part| match part {
         Some(part) => figures.format(part.median),
         None => NONE.to_owned(),
     });

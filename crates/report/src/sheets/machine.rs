@@ -92,7 +92,7 @@ fn about(machine: &MachineDocuments, unit: BandwidthUnit) -> Sheet {
     }
     if let Some(topology) = &machine.topology {
         row("Size", phrases::machine_size(topology));
-        row("Discovered", machine.seen_at.map(date).unwrap_or_default());
+        row("Discovered", machine.observed_at.map(date).unwrap_or_default());
     }
     row("Fingerprint", machine.fingerprint.clone());
     let measurements = measurements(machine);
@@ -148,14 +148,14 @@ fn warnings(machine: &MachineDocuments) -> Option<Sheet> {
     let mut sheet = Sheet::new("Warnings", ["Measurement", "Warning"], Align::Left);
     for Measurement { subject, provenance, .. } in measurements(machine) {
         for warning in &provenance.warnings {
-            sheet.row([subject.to_owned(), warning.what.clone()]);
+            sheet.row([subject.to_owned(), warning.message.clone()]);
         }
     }
     // A comparison repeats the warnings of its measurements.
     let own: Vec<String> = sheet.rows.iter().map(|row| row[1].text.clone()).collect();
     for warning in machine.comparisons.iter().flat_map(|comparison| &comparison.warnings) {
-        if !own.iter().any(|own| warning.what.ends_with(own)) {
-            sheet.row(["Comparison".to_owned(), warning.what.clone()]);
+        if !own.iter().any(|own| warning.message.ends_with(own)) {
+            sheet.row(["Comparison".to_owned(), warning.message.clone()]);
         }
     }
     (!sheet.rows.is_empty()).then_some(sheet)

@@ -100,7 +100,7 @@ impl Mark {
         findings.sort_by_key(|finding| Reverse(finding.severity));
         let severity = findings.first()?.severity;
         let sentence = |finding: &&Finding| {
-            format!("{}: {}: {}", phrases::severity(finding.severity), finding.subject, finding.what)
+            format!("{}: {}: {}", phrases::severity(finding.severity), finding.subject, finding.message)
         };
         Some(Self {
             severity,

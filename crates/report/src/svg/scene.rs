@@ -131,7 +131,7 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
 fn device_cards(topology: &Topology, devices: &[&Device]) -> Vec<Card> {
     let key = |device: &Device| {
         let of = match &device.sriov {
-            Some(Sriov::Virtual { of }) => Some(*of),
+            Some(Sriov::Virtual { physical_function: of }) => Some(*of),
             _ => None,
         };
         (device.kind, device.link.as_ref().map(phrases::link_width), device.locality.clone(), of)

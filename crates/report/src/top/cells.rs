@@ -139,7 +139,7 @@ pub fn transfer_cells(transfer: &TopTransfer, unit: BandwidthUnit) -> Vec<String
     vec![
         source,
         clean(&short(&transfer.user)),
-        clean(&short(&transfer.what)),
+        clean(&short(&transfer.subject)),
         clean(&state),
         rate(transfer.bytes_per_s, unit),
         format_size(transfer.bytes),

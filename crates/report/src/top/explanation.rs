@@ -26,7 +26,7 @@ pub fn program_explanation(program: &TopProgram, unit: BandwidthUnit) -> Vec<Str
     }
     lines.push(remote(program));
     lines.extend(balance(program, unit));
-    if let Some(why) = &program.why {
+    if let Some(why) = &program.reason {
         lines.push(format!("Not inspected completely: {why}"));
     }
     lines.iter().map(|line| clean(line)).collect()

@@ -108,7 +108,7 @@ fn hostile_names_cannot_control_a_terminal() {
     snapshot.programs[1].unit = Some(hostile.to_owned());
     snapshot.programs[1].network.insert(hostile.to_owned(), TrafficRates::default());
     snapshot.devices[0].name = hostile.to_owned();
-    snapshot.transfers[0].what = hostile.to_owned();
+    snapshot.transfers[0].subject = hostile.to_owned();
     let unit = BandwidthUnit::default();
     let mut cells = program_cells(&snapshot.programs[1], unit);
     cells.extend(program_explanation(&snapshot.programs[1], unit));

@@ -43,7 +43,7 @@ pub fn top_text(snapshot: &TopSnapshot, order: &[usize], style: &TextStyle) -> S
         page.paragraph(0, 2, &format!("{count} not listed."));
     }
     for unknown in &snapshot.unknown {
-        page.paragraph(0, 2, &format!("Unknown: {}: {}", unknown.what, unknown.why));
+        page.paragraph(0, 2, &format!("Unknown: {}: {}", unknown.name, unknown.reason));
     }
     page.into_text()
 }

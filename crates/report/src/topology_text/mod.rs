@@ -95,7 +95,7 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
         sentences.push(format!("Memory limit: {}", format_size(bytes)));
     }
     if confined || quota.is_some() || confinement.memory_limit_bytes.is_some() {
-        let by = phrases::joined(&confinement.by, "; ");
+        let by = phrases::joined(&confinement.sources, "; ");
         let group = confinement.cgroup.clone().unwrap_or_default();
         match (by.as_str(), group.as_str()) {
             ("", "") => {}

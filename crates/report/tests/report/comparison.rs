@@ -137,7 +137,7 @@ fn stats_list_the_interval_of_each_value() {
 fn warnings_are_in_the_header() {
     let mut it = paper();
     it.views[2].incomplete = true;
-    it.warnings = vec![Warning { rule: "missing-latency".into(), what: "latency is not measured".into() }];
+    it.warnings = vec![Warning { rule: "missing-latency".into(), message: "latency is not measured".into() }];
     let page = comparison_text(&it, &TextStyle::default(), false);
     let top = page.split("\n\n").next().unwrap().replace("\n  ", " ");
     assert!(top.contains("INCOMPLETE") && top.contains("unsettled in STREAM copy, CPU-centric."), "{page}");

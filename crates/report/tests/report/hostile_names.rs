@@ -43,8 +43,8 @@ proptest! {
         machine.devices[0].driver = Some(next());
         machine.devices[1].model = next();
         machine.devices[2].path = next();
-        machine.findings[0].what = next();
-        machine.confinement.by = vec![next()];
+        machine.findings[0].message = next();
+        machine.confinement.sources = vec![next()];
         let style = TextStyle { width, ..TextStyle::default() };
         check(&topology_text(&machine, &[], Detail::Complete, &style), width)?;
         let svg = topology_svg(&machine);
@@ -52,7 +52,7 @@ proptest! {
 
         let mut model = models::doubtful();
         model.record.provenance.machine = machine.identity.clone();
-        model.record.provenance.warnings[0].what = next();
+        model.record.provenance.warnings[0].message = next();
         model.targets[0].devices = vec![next()];
         check(&model_text(&model, &style), width)?;
     }

@@ -37,8 +37,8 @@ fn cell(parts: &[Part], block_bytes: u64, gb_per_s: f64) -> IoCell {
         block_bytes,
         operation: None,
         bytes_per_s: reading(gb_per_s),
-        of_loads: Vec::new(),
-        of_groups: if parts.len() > 1 { parts.iter().map(part).collect() } else { Vec::new() },
+        load_bytes_per_s: Vec::new(),
+        group_bytes_per_s: if parts.len() > 1 { parts.iter().map(part).collect() } else { Vec::new() },
         cpu_ns_per_byte: Some(0.25),
         remote: None,
     }
@@ -103,7 +103,7 @@ fn table_of_nodes_and_streams_with_savings_and_cpu_time() {
     }
     let mut record = record(cells);
     let nodes = [6, 7].map(NodeId).to_vec();
-    record.method.represented = vec![ClassRepresentative { direction: Write, by: NodeId(7), nodes }];
+    record.method.represented = vec![ClassRepresentative { direction: Write, node: NodeId(7), nodes }];
     record.cells[1].bytes_per_s.settled = false;
     let style = TextStyle { color: true, ..TextStyle::default() };
     let text = io_text(&record, &[Some(2), Some(2), Some(1), Some(1)], &TextStyle::default());

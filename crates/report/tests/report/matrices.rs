@@ -18,7 +18,7 @@ fn provenance(complete: bool) -> Provenance {
         machine: Identity { product: "Box \u{1b}[2J".into(), ..Identity::default() },
         source: MachineSource::Live,
         conditions: Default::default(),
-        warnings: vec![Warning { rule: "drift".into(), what: "one thing drifted".into() }],
+        warnings: vec![Warning { rule: "drift".into(), message: "one thing drifted".into() }],
         complete,
         load: Vec::new(),
     }
@@ -41,7 +41,7 @@ fn reading(middle: Option<f64>) -> Reading {
         samples: 5,
         start_skew_ns: 0,
         residency: Default::default(),
-        set_aside: None,
+        excluded: None,
     };
     Reading {
         visits: values.iter().map(visit).collect(),

@@ -52,7 +52,7 @@ fn plan(tasks: Vec<TaskPlacement>) -> PlacementPlan {
     PlacementPlan {
         schema: PLACEMENT_SCHEMA.into(),
         numaio: "0.1.0".into(),
-        made_at: 0,
+        created_at: 0,
         machine: Identity { fingerprint: "f".into(), hostname: "HOST".into(), ..dl585().identity },
         source: MachineSource::Live,
         request: PlacementRequest::default(),

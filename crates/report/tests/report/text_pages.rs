@@ -221,7 +221,7 @@ fn verdict_names_the_nodes_to_use_and_to_avoid() {
     let without = verdict(&topology, &[]).expect("a verdict");
     assert!(without.contains("; numaio model measures which"), "{without}");
     let mut throttled = models::paper();
-    throttled.record.provenance.warnings.push(Warning { rule: THROTTLED.to_owned(), what: String::new() });
+    throttled.record.provenance.warnings.push(Warning { rule: THROTTLED.to_owned(), message: String::new() });
     assert_eq!(verdict(&topology, &[throttled]).as_ref(), Some(&without));
     assert_eq!(verdict(&machines::vm(), &[]), None, "one node");
 }

@@ -163,7 +163,7 @@ fn render_sriov(device: &DeviceSpec, places: &BTreeMap<PciAddress, String>, tree
                 dir.link(&format!("virtfn{index}"), place);
             }
         }
-        Some(Sriov::Virtual { of }) => {
+        Some(Sriov::Virtual { physical_function: of }) => {
             if let Some(place) = places.get(of) {
                 dir.link("physfn", place);
             }

@@ -20,7 +20,7 @@ impl Simulated {
     fn admit_copy(&self, copy: &CopyWorkload) -> Result<(), ProbeError> {
         self.admit_cpus(&copy.placement.cpus)?;
         if copy.copy_loop != CopyLoop::Memcpy && !self.spec.loops.contains(&copy.copy_loop) {
-            return Err(ProbeError::Unsupported { what: copy.copy_loop.name().to_owned() });
+            return Err(ProbeError::Unsupported { feature: copy.copy_loop.name().to_owned() });
         }
         self.admit_buffers(&buffers(copy), copy.pages)?;
         admit_samples(copy.sampling)

@@ -99,7 +99,7 @@ impl Simulated {
         };
         let found =
             device.and_then(|device| Some(SimulatedDevice { spec: device.io.as_ref()?, node: device.node }));
-        found.ok_or_else(|| ProbeError::Unsupported { what: through.name() })
+        found.ok_or_else(|| ProbeError::Unsupported { feature: through.name() })
     }
 
     /// Returns the bytes per second of each group.
@@ -256,7 +256,15 @@ impl Simulated {
         let cpus: CpuSet = io.groups.iter().flat_map(|group| group.cpus.iter()).collect();
         self.pass(elapsed_ns, &cpus);
         let cpu_ns = requests.saturating_mul(REQUEST_NS);
-        Ok(IoOutcome { groups, elapsed_ns, start_skew_ns, cpu_ns, there: None, notes: Vec::new(), cut })
+        Ok(IoOutcome {
+            groups,
+            elapsed_ns,
+            start_skew_ns,
+            cpu_ns,
+            peer: None,
+            notes: Vec::new(),
+            interrupted: cut,
+        })
     }
 
     /// Returns the duration of a slice in nanoseconds, the number of slices, and why the run ends
@@ -264,7 +272,7 @@ impl Simulated {
     fn slices(&self, io: &IoWorkload, bytes_per_s: f64) -> (u64, u32, Option<String>) {
         let Sampling::Window { milliseconds, slices } = io.sampling else { return (1, 0, None) };
         let ns = (u64::from(milliseconds) * 1_000_000 / u64::from(slices)).max(1);
-        let Some(most) = io.most_bytes else { return (ns, slices, None) };
+        let Some(most) = io.max_bytes else { return (ns, slices, None) };
         let of_slice = (bytes_per_s * ns as f64 / 1e9).max(1.0);
         // The warm-up moves bytes too.
         let room = (most as f64 / of_slice).floor() as u64;

@@ -69,7 +69,7 @@ impl Simulated {
 fn streams(loads: &[NeighborLoad]) -> Result<Vec<&StreamLoad>, ProbeError> {
     let streams = loads.iter().map(|load| match load {
         NeighborLoad::Stream(stream) => Ok(stream),
-        NeighborLoad::Command { command } => Err(ProbeError::Unsupported { what: command.clone() }),
+        NeighborLoad::Command { command } => Err(ProbeError::Unsupported { feature: command.clone() }),
     });
     streams.collect()
 }

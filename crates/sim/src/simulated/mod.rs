@@ -174,7 +174,8 @@ impl Simulated {
             };
             let count = (pages as f64 * misplaced.share).round() as u64 * 2;
             residency.pages_misplaced += count;
-            residency.found_on = Some(misplaced.found_on).filter(|_| count > 0).or(residency.found_on);
+            residency.misplaced_on =
+                Some(misplaced.found_on).filter(|_| count > 0).or(residency.misplaced_on);
         }
         residency
     }
@@ -200,7 +201,7 @@ impl Simulated {
 const INVALID: &str = "Invalid argument (os error 22)";
 
 fn refused<T>(what: &str, why: &str) -> Result<T, ProbeError> {
-    Err(ProbeError::Refused { what: what.to_owned(), why: why.to_owned() })
+    Err(ProbeError::Refused { call: what.to_owned(), reason: why.to_owned() })
 }
 
 /// Rejects a run without samples, or with too many.
@@ -257,7 +258,7 @@ impl Probe for Simulated {
             Workload::Io(io) => self.io(io).map(Outcome::Io),
             Workload::Ping(ping) => self.ping(ping).map(Outcome::Ping),
             Workload::Mmio(mmio) => self.mmio(mmio).map(Outcome::Mmio),
-            Workload::Tool(tool) => Err(ProbeError::Unsupported { what: tool.program.clone() }),
+            Workload::Tool(tool) => Err(ProbeError::Unsupported { feature: tool.program.clone() }),
             Workload::Program(program) => self.program(program).map(Outcome::Program),
             Workload::Counted(counted) => self.counted(counted).map(Outcome::Counted),
             Workload::Loaded(loaded) => self.loaded(loaded).map(Outcome::Loaded),

@@ -31,7 +31,7 @@ impl Simulated {
         for part in &ping.parts {
             let device = devices.next();
             let Some((device, io)) = device.and_then(|device| Some((device, device.io.as_ref()?))) else {
-                return Err(ProbeError::Unsupported { what: ping.peer.clone() });
+                return Err(ProbeError::Unsupported { feature: ping.peer.clone() });
             };
             if part.bytes > 0 {
                 let access = WIRE_NS + ACCESSES * self.access_ns(ping, device.node);

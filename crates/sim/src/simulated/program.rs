@@ -38,7 +38,7 @@ impl Simulated {
             return refused("run a program", "no command");
         }
         let Some(program) = self.programs.iter().find(|program| program.name == name) else {
-            return Err(ProbeError::Unsupported { what: name.to_owned() });
+            return Err(ProbeError::Unsupported { feature: name.to_owned() });
         };
         let stream = StreamWorkload {
             op: StreamOp::Copy,
@@ -68,7 +68,7 @@ impl Simulated {
         self.pass(elapsed_ns, &stream.placement.cpus);
         let is_complete = needed_ns <= limit_ns;
         let output = ToolOutput {
-            ended: if is_complete { ToolExit::Status(0) } else { ToolExit::TimeLimit },
+            exit: if is_complete { ToolExit::Status(0) } else { ToolExit::TimeLimit },
             stdout: if is_complete { format!("Copy: {:.3} MB/s\n", per_s / 1e6) } else { String::new() },
             stderr: String::new(),
             cpu_ns: elapsed_ns.saturating_mul(threads),

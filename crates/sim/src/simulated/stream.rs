@@ -25,7 +25,7 @@ impl Simulated {
             StreamLoop::Stnp => Some(CopyLoop::Stnp),
         };
         if vectors.is_some_and(|vectors| !self.spec.loops.contains(&vectors)) {
-            return Err(ProbeError::Unsupported { what: stream.stream_loop.name().to_owned() });
+            return Err(ProbeError::Unsupported { feature: stream.stream_loop.name().to_owned() });
         }
         let arrays = stream.placement.cpus.len() as u64 * u64::from(stream.op.arrays());
         self.admit_buffers(&[(stream.memory, stream.bytes_per_array, arrays)], stream.pages)?;

@@ -121,7 +121,7 @@ fn wait_for_turn(mut submitted: SubmittedTransfer, reporter: &mut Reporter<'_>) 
             return Ok(Borrowed { link: submitted.begin(lent)?, host });
         }
         let (host, position) = (THIS_HOST.to_owned(), lent.position.unwrap_or(1));
-        reporter.notice(Notice::Queued { host, position, why: lent.why, starts_in: lent.starts_in });
+        reporter.notice(Notice::Queued { host, position, why: lent.reason, starts_in: lent.starts_in });
     }
 }
 

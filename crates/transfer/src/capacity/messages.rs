@@ -115,12 +115,12 @@ impl PeerMessage {
 }
 
 fn sanitized(transfer: QueuedTransfer) -> QueuedTransfer {
-    let QueuedTransfer { user, what, devices, bytes, capacity } = transfer;
+    let QueuedTransfer { user, subject: what, devices, bytes, capacity } = transfer;
     let devices = devices.iter().map(|device| sanitize(device)).collect();
     let (user, what, capacity) = (sanitize(&user), sanitize(&what), sanitized_lent(capacity));
-    QueuedTransfer { user, what, devices, bytes, capacity }
+    QueuedTransfer { user, subject: what, devices, bytes, capacity }
 }
 
 fn sanitized_lent(lent: LentCapacity) -> LentCapacity {
-    LentCapacity { why: sanitize(&lent.why), ..lent }
+    LentCapacity { reason: sanitize(&lent.reason), ..lent }
 }

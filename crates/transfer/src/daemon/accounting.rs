@@ -131,14 +131,14 @@ impl Accounting {
 
 /// The process of the daemon.
 struct DaemonProcess {
-    began: u64,
+    start_time: u64,
     boot: Option<String>,
 }
 
 impl DaemonProcess {
     fn current() -> Self {
         let host = LocalHost::current();
-        Self { began: host.start_time(std::process::id()), boot: host.boot }
+        Self { start_time: host.start_time(std::process::id()), boot: host.boot }
     }
 
     fn state(&self, loaded: &LoadedConfig, (counts, lost_records): (SessionCounts, u64)) -> DaemonState {
@@ -159,7 +159,7 @@ impl DaemonProcess {
             schema: DAEMON_STATE_SCHEMA.to_owned(),
             numaio: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            began: self.began,
+            start_time: self.start_time,
             boot: self.boot.clone(),
             written_at: seconds_since_1970(SystemTime::now()),
             active,

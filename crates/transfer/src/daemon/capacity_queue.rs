@@ -367,7 +367,7 @@ impl CapacityQueue {
             });
             Some(QueuedTransfer {
                 user: entry.user.clone(),
-                what: entry.what.clone(),
+                subject: entry.what.clone(),
                 devices: devices.collect(),
                 bytes: entry.bytes,
                 capacity: self.lent(&state, &users, view),
@@ -399,7 +399,7 @@ impl CapacityQueue {
             threads: threads.filter(|_| !entry.storage.is_empty()),
             has_fixed_threads: entry.storage.iter().all(is_fixed),
             position: view.position.map(|position| position as u64),
-            why: view.reason.map_or_else(String::new, |reason| self.reason(entry, reason)),
+            reason: view.reason.map_or_else(String::new, |reason| self.reason(entry, reason)),
             starts_in: view.starts_in.map(|time| time.as_secs()),
         }
     }
@@ -609,7 +609,7 @@ mod tests {
     /// Returns the state, the position and the reason.
     fn state(place: &QueuedTransferPlace) -> (CapacityState, Option<u64>, String) {
         let lent = place.wait(SHORT).expect("the daemon runs");
-        (lent.state, lent.position, lent.why)
+        (lent.state, lent.position, lent.reason)
     }
 
     fn waiting(position: u64, why: &str) -> (CapacityState, Option<u64>, String) {
@@ -640,7 +640,7 @@ mod tests {
         assert_eq!(state(&second), waiting(1, why));
         let listed = queue.0.transfers(Some("alice"));
         assert_eq!(
-            (listed.len(), &*listed[0].what, &listed[0].devices[..]),
+            (listed.len(), &*listed[0].subject, &listed[0].devices[..]),
             (1, "disk", &["sda read".to_owned()][..])
         );
     }

@@ -105,7 +105,7 @@ pub enum DaemonGreeting {
         /// Position, from 1.
         position: u64,
         /// Why it waits.
-        why: String,
+        reason: String,
         /// Seconds until it probably starts; `None` if unknown.
         starts_in: Option<u64>,
     },
@@ -126,7 +126,7 @@ impl DaemonGreeting {
     /// Returns a place in the queue, with a reason sanitized and truncated in the same way.
     pub fn queued(lent: &LentCapacity) -> Self {
         let LentCapacity { position, starts_in, .. } = *lent;
-        Self::Queued { position: position.unwrap_or(1), why: sanitize(&lent.why), starts_in }
+        Self::Queued { position: position.unwrap_or(1), reason: sanitize(&lent.reason), starts_in }
     }
 
     /// Returns a temporary refusal, sanitized and truncated in the same way.

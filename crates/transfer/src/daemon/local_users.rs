@@ -256,7 +256,7 @@ mod tests {
         }
         let mut waiting = served.submit();
         let place = next(&mut waiting);
-        assert_eq!((place.position, &*place.why), (Some(1), "sda serves 2 at once"));
+        assert_eq!((place.position, &*place.reason), (Some(1), "sda serves 2 at once"));
         assert_eq!(local_broker::list(&served.socket()).expect("a list").len(), 3);
         drop(second);
         let mut lent = next(&mut waiting);

@@ -158,7 +158,7 @@ fn result_of(served: &ServedTransfer) -> (TransferResult, String) {
     match (&served.outcome, failed) {
         (TransferOutcome::Done, 0) => (TransferResult::Done, String::new()),
         (TransferOutcome::Done, failed) => (TransferResult::DoneWithFailures, format!("{failed} failed")),
-        (TransferOutcome::Failed, _) if served.is_cut => (TransferResult::Cut, served.reason.clone()),
+        (TransferOutcome::Failed, _) if served.is_cut => (TransferResult::Interrupted, served.reason.clone()),
         (TransferOutcome::Failed, _) => (TransferResult::Failed, served.reason.clone()),
     }
 }
@@ -167,7 +167,7 @@ fn result_of_error(error: &DaemonError) -> TransferResult {
     match error {
         DaemonError::ClientRefused(_) => TransferResult::Refused,
         DaemonError::Io(_) | DaemonError::Transfer(TransferError::Disconnected | TransferError::Io(_)) => {
-            TransferResult::Cut
+            TransferResult::Interrupted
         }
         _ => TransferResult::Failed,
     }
@@ -359,7 +359,7 @@ fn wait_for_admission(
             }
             Some(AdmissionReply::Queued(mut lent)) => {
                 if is_anonymous {
-                    lent.why = "others are served first".to_owned();
+                    lent.reason = "others are served first".to_owned();
                 }
                 let greeting = json_line(&DaemonGreeting::queued(&lent)).map_err(broken)?;
                 // Fails if the client has disconnected, which frees its place in the queue.

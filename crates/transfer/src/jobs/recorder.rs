@@ -67,7 +67,7 @@ impl JobRecorder {
         job.process = LocalHost::current().process();
         job.environment = environment().collect();
         job.state = JobState::Running;
-        job.why = String::new();
+        job.reason = String::new();
         (job.capacity, job.peer_capacity) = (None, None);
         job.runs = job.runs.saturating_add(1);
         job.totals = JobTotals::default();
@@ -88,7 +88,7 @@ impl JobRecorder {
                 active.job.state = JobState::Waiting;
                 active.job.add_line(now(), format!("waiting: {why}"));
             }
-            active.job.why = Job::truncate_text(why.to_owned());
+            active.job.reason = Job::truncate_text(why.to_owned());
             is_first
         });
     }
@@ -120,7 +120,7 @@ impl JobRecorder {
             active.job.totals = totals;
             let waited = active.job.state == JobState::Waiting;
             if waited {
-                (active.job.state, active.job.why) = (JobState::Running, String::new());
+                (active.job.state, active.job.reason) = (JobState::Running, String::new());
             }
             if numaio_linux::interrupt::interrupted() && active.job.state == JobState::Running {
                 active.job.state = JobState::Cancelling;
@@ -157,7 +157,7 @@ impl JobRecorder {
             let line = if why.is_empty() { state.name().to_owned() } else { why.clone() };
             active.job.state = state;
             (active.job.capacity, active.job.peer_capacity) = (None, None);
-            active.job.why = Job::truncate_text(why);
+            active.job.reason = Job::truncate_text(why);
             active.job.add_line(now(), line);
             true
         });
@@ -222,10 +222,10 @@ fn new_job(command: &[OsString], places: Vec<u64>) -> Result<ActiveJob, Transfer
         command: command.iter().map(|arg| to_command_arg(arg)).collect(),
         directory: to_command_arg(directory.as_os_str()),
         environment: environment().collect(),
-        places,
+        source_inodes: places,
         process: host.process(),
         state: JobState::Running,
-        why: String::new(),
+        reason: String::new(),
         capacity: None,
         peer_capacity: None,
         started_at: now(),

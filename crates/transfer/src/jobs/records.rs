@@ -90,7 +90,7 @@ fn read(path: &Path, host: &LocalHost) -> Result<Option<Job>, TransferError> {
     Ok(read_record(path)?.map(|mut job| {
         if job.state.is_alive() {
             job.state = JobState::Interrupted;
-            job.why = "its process no longer exists".to_owned();
+            job.reason = "its process no longer exists".to_owned();
         }
         job
     }))
@@ -141,14 +141,14 @@ pub(super) fn prune(folder: &Path, host: &LocalHost) {
 impl LocalHost {
     /// Returns whether a job's process exists, or runs on another host, which cannot be checked.
     fn may_run(&self, job: &Job) -> bool {
-        let JobProcess { pid, began, boot, host } = &job.process;
-        self.is_unknown() || *host != self.name || self.is_running(*pid, *began, boot.as_deref())
+        let JobProcess { pid, start_time, boot, host } = &job.process;
+        self.is_unknown() || *host != self.name || self.is_running(*pid, *start_time, boot.as_deref())
     }
 
     /// Returns the process that the user started, which receives the signals of the transfer.
     pub(super) fn process(&self) -> JobProcess {
         let pid = interrupt::started_process();
-        JobProcess { pid, began: self.start_time(pid), boot: self.boot.clone(), host: self.name.clone() }
+        JobProcess { pid, start_time: self.start_time(pid), boot: self.boot.clone(), host: self.name.clone() }
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
     fn rejects_invalid_records_without_control_characters() {
         let job = include_str!("../../../schema/tests/fixtures/job-1.json");
         assert!(parse(Path::new("7.json"), job).is_ok());
-        let damaged = job.replace("\"cut\"", "\"\\u001b[2J\"");
+        let damaged = job.replace("\"interrupted\"", "\"\\u001b[2J\"");
         let message = parse(Path::new("7.json"), &damaged).expect_err("an invalid record").to_string();
         assert!(message.starts_with("7.json: not a job record: "), "{message}");
         assert!(message.contains("\u{fffd}[2J") && !message.contains('\u{1b}'));

@@ -104,7 +104,7 @@ impl PeerProcess {
         let mut wait = PeerWait { reporter: &mut *wait.reporter, host: wait.host, limit };
         let received = loop {
             match self.receive(hello::MAX_LINE_BYTES, &mut wait) {
-                Some(FirstReply::Reply(DaemonGreeting::Queued { position, why, starts_in })) => {
+                Some(FirstReply::Reply(DaemonGreeting::Queued { position, reason: why, starts_in })) => {
                     let (host, why) = (host_port.clone(), sanitize(&why));
                     wait.reporter.notice_once(Notice::Queued { host, position, why, starts_in });
                 }

@@ -38,5 +38,5 @@ pub fn read_state(directory: &Path) -> io::Result<Option<DaemonState>> {
 
 /// Returns whether the daemon that wrote a state still runs on this host.
 pub fn is_running(state: &DaemonState) -> bool {
-    LocalHost::current().is_running(state.pid, state.began, state.boot.as_deref())
+    LocalHost::current().is_running(state.pid, state.start_time, state.boot.as_deref())
 }

@@ -122,7 +122,7 @@ fn state_of_another_process_is_not_running() {
         schema: numaio_schema::DAEMON_STATE_SCHEMA.to_owned(),
         numaio: "0.1.0".to_owned(),
         pid: std::process::id(),
-        began: 1,
+        start_time: 1,
         boot: None,
         written_at: 0,
         active: Vec::new(),

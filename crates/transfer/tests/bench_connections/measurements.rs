@@ -29,10 +29,10 @@ fn receiving_end_counts_bytes_in_both_directions() {
             assert!(group.samples.iter().all(|sample| sample.ns >= 20_000_000), "{group:?}");
             assert_eq!(group.residency.pages_misplaced, 0);
         }
-        let there = outcome.there.expect("the peer's part");
+        let there = outcome.peer.expect("the peer's part");
         assert!((there.cpus, there.memory) == placement() && there.residency.pages_misplaced == 0);
         assert!(outcome.cpu_ns > 0 && there.cpu_ns > 0);
-        assert_eq!((outcome.cut, outcome.notes), (None, Vec::new()));
+        assert_eq!((outcome.interrupted, outcome.notes), (None, Vec::new()));
     }
     drop(kernel);
     assert_eq!(server.finish(), Ok(()));
@@ -54,9 +54,9 @@ fn peer_honors_the_placement_and_rejects_a_missing_one() {
     let server = TestServer::start();
     let kernel = kernel_with_peer(&server);
     let there = |cpus, node| IoWorkload {
-        through: IoPath::Tcp(TcpPath {
+        path: IoPath::Tcp(TcpPath {
             peer: server.name(),
-            there: Some((cpus, node)),
+            peer_placement: Some((cpus, node)),
             congestion: None,
             rail: None,
         }),
@@ -64,7 +64,7 @@ fn peer_honors_the_placement_and_rejects_a_missing_one() {
     };
     let (cpus, node) = placement();
     let one = CpuSet::one(cpus.iter().next_back().expect("a CPU"));
-    let outcome = kernel.io(&there(one.clone(), node)).expect("an outcome").there.expect("the peer's part");
+    let outcome = kernel.io(&there(one.clone(), node)).expect("an outcome").peer.expect("the peer's part");
     assert_eq!((outcome.cpus, outcome.memory), (one.clone(), node));
     for absent in [there(one, NodeId(60_000)), there(CpuSet::one(numaio_machine::ids::CpuId(60_000)), node)] {
         let error = kernel.io(&absent).expect_err("missing node or CPU");
@@ -83,10 +83,10 @@ fn byte_limit_ends_a_run_with_a_note() {
         let mut long = workload(&server.name(), &[(1, direction)]);
         long.sampling = Sampling::Window { milliseconds: 60_000, slices: 5 };
         // More than socket buffers hold: less could be sent before any of it is received.
-        long.most_bytes = Some(64 << 20);
+        long.max_bytes = Some(64 << 20);
         let outcome = kernel.io(&long).expect("an outcome");
         assert_eq!(outcome.notes, ["ended at the byte limit of 64 MiB"]);
-        assert!(moved(&outcome, 0) > 0 && outcome.cut.is_none(), "{outcome:?}");
+        assert!(moved(&outcome, 0) > 0 && outcome.interrupted.is_none(), "{outcome:?}");
     }
 }
 
@@ -126,9 +126,9 @@ fn stopped_server_leaves_a_partial_measurement() {
     let outcome = kernel.io(&long).expect("a partial measurement");
     stopping.join().expect("no panic");
     assert!(
-        outcome.cut.as_ref().is_some_and(|cut| cut.contains("the server was stopped")),
+        outcome.interrupted.as_ref().is_some_and(|cut| cut.contains("the server was stopped")),
         "{:?}",
-        outcome.cut
+        outcome.interrupted
     );
     let samples = outcome.groups[0].samples.len();
     assert!((1..200).contains(&samples), "{samples}");
@@ -152,20 +152,20 @@ fn starts_and_stops_the_server_process_of_a_tool() {
         peer: Some(ToolPeer {
             peer: server.name(),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-            there: Some((cpus.clone(), node)),
+            peer_placement: Some((cpus.clone(), node)),
         }),
     };
     let error = kernel.tool(&tool("sh", &[])).expect_err("not allowed");
     assert!(error.to_string().contains("expected one of iperf3"), "{error}");
     match kernel.tool(&tool("iperf3", &["-s", "-1"])) {
-        Err(ProbeError::Refused { why, .. }) if why.contains("has no iperf3") => {
+        Err(ProbeError::Refused { reason: why, .. }) if why.contains("has no iperf3") => {
             let _ = writeln!(std::io::stderr(), "skipped: iperf3 is not installed");
         }
         outcome => {
             let outcome = outcome.expect("an outcome");
-            assert_eq!(outcome.processes[0].ended, ToolExit::Status(0), "{outcome:?}");
-            assert_eq!(outcome.there[0].ended, ToolExit::Status(0), "{outcome:?}");
-            assert!(outcome.there[0].stdout.contains("Server listening"), "{outcome:?}");
+            assert_eq!(outcome.processes[0].exit, ToolExit::Status(0), "{outcome:?}");
+            assert_eq!(outcome.peer_processes[0].exit, ToolExit::Status(0), "{outcome:?}");
+            assert!(outcome.peer_processes[0].stdout.contains("Server listening"), "{outcome:?}");
         }
     }
 }

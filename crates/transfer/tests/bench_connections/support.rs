@@ -90,13 +90,18 @@ pub fn workload(peer: &str, groups: &[(u32, Direction)]) -> IoWorkload {
         device: 0,
     };
     IoWorkload {
-        through: IoPath::Tcp(TcpPath { peer: peer.to_owned(), there: None, congestion: None, rail: None }),
+        path: IoPath::Tcp(TcpPath {
+            peer: peer.to_owned(),
+            peer_placement: None,
+            congestion: None,
+            rail: None,
+        }),
         others: Vec::new(),
         groups: groups.iter().map(group).collect(),
         block_bytes: 64 << 10,
         depth: 1,
         sampling: Sampling::Window { milliseconds: 100, slices: 5 },
-        most_bytes: None,
+        max_bytes: None,
     }
 }
 

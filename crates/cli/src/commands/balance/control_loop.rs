@@ -264,7 +264,7 @@ impl BalancingLoop<'_> {
                     return Err(failure);
                 }
                 let (group, why) = (group.id.clone(), failure.message);
-                self.events.write(BalanceEventKind::MoveFailed { group, why })
+                self.events.write(BalanceEventKind::MoveFailed { group, reason: why })
             }
         }
     }

@@ -138,7 +138,7 @@ fn method(common: &Common, args: &DiskArgs) -> DiskMethod {
 fn path(args: &DiskArgs, method: DiskMethod, target: &Target) -> DiskPath {
     DiskPath {
         path: target.path.clone(),
-        at: 0,
+        offset: 0,
         bytes: args.area.min(target.bytes) / args.block * args.block,
         method,
         direct: true,

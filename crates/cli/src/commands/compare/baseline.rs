@@ -112,7 +112,7 @@ fn newest_pair(documents: &[Document], is_given: bool) -> Option<(&Document, &Do
 fn add(comparison: &mut BaselineComparison, before: &Document, after: &Document, changes: DocumentChanges) {
     let what = documents::provenance(after).map_or("", |(what, _)| what);
     comparison.documents.push(ComparedDocuments {
-        what: what.to_owned(),
+        kind: what.to_owned(),
         before_at: documents::measured_at(before),
         after_at: documents::measured_at(after),
     });

@@ -197,7 +197,7 @@ fn build_comparison(
     let views = set.views();
     if views.len() < 2 {
         let available = views.first().map_or("no view".to_owned(), |view| format!("only {}", view.title));
-        let reasons: Vec<String> = set.warnings.iter().map(|warning| warning.what.clone()).collect();
+        let reasons: Vec<String> = set.warnings.iter().map(|warning| warning.message.clone()).collect();
         return Err(Failure::new(format!(
             "nothing to compare: {available} is available for node {target}; {}",
             reasons.join("; ")

@@ -141,13 +141,13 @@ impl<'a> ViewSet<'a> {
         let Some((what, provenance)) = documents::provenance(document) else { return };
         self.measured_at = self.measured_at.max(provenance.measured_at);
         for warning in &provenance.warnings {
-            self.warn(&warning.rule, format!("{what}: {}", warning.what));
+            self.warn(&warning.rule, format!("{what}: {}", warning.message));
         }
     }
 
     /// Adds a warning, unless the set has it already.
     pub fn warn(&mut self, rule: &str, what: String) {
-        let warning = Warning { rule: rule.to_owned(), what };
+        let warning = Warning { rule: rule.to_owned(), message: what };
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }

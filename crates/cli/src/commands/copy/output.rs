@@ -141,7 +141,7 @@ impl CopyOutput {
             }
             // Both hosts are about to begin.
             Notice::Lent(lent) | Notice::PeerLent(lent)
-                if lent.state == CapacityState::Active || lent.why == LentCapacity::AWAITS_PEER =>
+                if lent.state == CapacityState::Active || lent.reason == LentCapacity::AWAITS_PEER =>
             {
                 true
             }

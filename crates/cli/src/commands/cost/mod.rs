@@ -81,7 +81,7 @@ pub fn run(common: &Common, args: &CostArgs) -> Result<ExitCode, Failure> {
     let cost = ProgramCost {
         schema: COST_SCHEMA.to_owned(),
         machine: topology.identity.fingerprint.clone(),
-        seen_at: machine.time(),
+        observed_at: machine.time(),
         pid: args.pid,
         name,
         traffic,

@@ -94,7 +94,7 @@ pub fn observe(machine: &Machine, topology: &Topology, subject: &Subject) -> Res
 
 /// Rejects a program that failed. One that was killed at the time limit was observed until then.
 fn check_exit(command: &[String], output: &ToolOutput) -> Result<(), Failure> {
-    let why = match output.ended {
+    let why = match output.exit {
         ToolExit::Status(0) | ToolExit::TimeLimit => return Ok(()),
         ToolExit::Status(status) => format!("exit status {status}"),
         ToolExit::Signal(signal) => format!("killed by signal {signal}"),

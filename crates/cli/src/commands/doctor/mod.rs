@@ -120,11 +120,11 @@ pub fn diagnose(
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
         machine: topology.identity.clone(),
         source: machine.source(),
-        seen_at: machine.seen_at(),
+        observed_at: machine.observed_at(),
         devices: devices.iter().filter_map(name).collect(),
         verdict: devices.is_empty().then(|| numaio_report::verdict(topology, &models)).flatten(),
         findings: numaio_model::diagnose(&evidence, symptoms),
-        unseen: not_checked,
+        not_checked: not_checked,
     })
 }
 

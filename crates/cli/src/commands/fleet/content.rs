@@ -98,7 +98,7 @@ fn of_diagnosis(diagnosis: &Diagnosis) -> DocumentContent {
             machine_id: None,
             fingerprint: diagnosis.machine.fingerprint.clone(),
         },
-        measured_at: diagnosis.seen_at.unwrap_or_default(),
+        measured_at: diagnosis.observed_at.unwrap_or_default(),
         findings: findings(diagnosis.findings.iter().map(|found| &found.finding)),
         ..DocumentContent::default()
     }
@@ -164,7 +164,7 @@ fn findings<'a>(found: impl IntoIterator<Item = &'a Finding>) -> Vec<ContentFind
         .to_owned(),
         rule: found.rule.clone(),
         subject: found.subject.clone(),
-        what: found.what.clone(),
+        message: found.message.clone(),
     };
     found.into_iter().map(content).collect()
 }

@@ -94,7 +94,7 @@ fn read_facts(common: &Common) -> Result<HostFacts, Failure> {
     let diagnosis = doctor::diagnose(common, &machine, &topology, &conditions, &doctor::Scope::default())?;
     Ok(HostFacts {
         machine_id: machine_id::read(&machine),
-        topology: TopologyDocument::with_time(topology, machine.seen_at()),
+        topology: TopologyDocument::with_time(topology, machine.observed_at()),
         conditions,
         diagnosis: Some(diagnosis),
     })

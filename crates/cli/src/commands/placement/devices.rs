@@ -59,7 +59,7 @@ pub fn find(topology: &Topology, name: &str) -> Option<TargetDevice> {
 /// Returns the resolution path as lines, then the sources it was read from.
 fn steps(found: &Resolved) -> Vec<String> {
     let sources = found.chain.iter().filter(|step| !step.source.is_empty());
-    let steps = sources.map(|step| format!("{}: {} is {}", step.what, step.source, step.value));
+    let steps = sources.map(|step| format!("{}: {} is {}", step.name, step.source, step.value));
     found.lines().into_iter().chain(steps).collect()
 }
 

@@ -149,7 +149,7 @@ pub fn plan(
     let mut plan = PlacementPlan {
         schema: PLACEMENT_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
-        made_at: machine.time(),
+        created_at: machine.time(),
         machine: topology.identity.clone(),
         source: machine.source(),
         request,

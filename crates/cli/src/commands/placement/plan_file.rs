@@ -125,7 +125,7 @@ fn place_transfer(
     Ok(PlacementPlan {
         schema: PLACEMENT_SCHEMA.to_owned(),
         numaio: plan.numaio.clone(),
-        made_at: machine.time(),
+        created_at: machine.time(),
         machine: topology.identity.clone(),
         source: machine.source(),
         request: PlacementRequest {

@@ -44,7 +44,7 @@ fn transfer(plan: &Plan, pace: Pace) -> Transfer {
             node: plan.problem.nodes.iter().position(|node| node.node == pool.path.memory_node).unwrap_or(0),
             threads: pool.threads,
             thread_bytes_per_s: pool.thread_bytes_per_s,
-            most_bytes_per_s: pool.most_bytes_per_s,
+            max_bytes_per_s: pool.max_bytes_per_s,
             bytes: pool.bytes as f64,
         };
         pools.iter().map(pool).collect()

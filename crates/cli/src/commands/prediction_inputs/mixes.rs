@@ -178,7 +178,7 @@ fn open_target(
     let path = |path: String, bytes: u64| {
         let bytes = bytes.min(area) / request.capacities.block_bytes * request.capacities.block_bytes;
         let direct = method.direct.unwrap_or(true);
-        DiskPath { path, at: 0, bytes, method: disk_method, direct, order }
+        DiskPath { path, offset: 0, bytes, method: disk_method, direct, order }
     };
     if let Some(file) = request.file {
         numaio_linux::interrupt::install()

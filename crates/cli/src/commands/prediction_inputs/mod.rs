@@ -187,7 +187,7 @@ pub fn incomplete(model: &Model, target: NodeId) -> Vec<Warning> {
     let warning = |direction: &DirectionModel| {
         Warning {
         rule: "incomplete-model".to_owned(),
-        what: format!(
+        message: format!(
             "the copy model is incomplete: it has no {}s for {}; numaio model --node {target} measures all nodes",
             direction.direction.name(),
             format_nodes(&direction.missing)
@@ -204,7 +204,8 @@ pub fn warnings<'a>(
     let mut found: Vec<Warning> = Vec::new();
     for (label, provenance) in measurements {
         for warning in &provenance.warnings {
-            let warning = Warning { rule: warning.rule.clone(), what: format!("{label}: {}", warning.what) };
+            let warning =
+                Warning { rule: warning.rule.clone(), message: format!("{label}: {}", warning.message) };
             if !found.contains(&warning) {
                 found.push(warning);
             }

@@ -20,7 +20,7 @@ pub struct BalanceConfig {
     /// Memory to move per second, on average.
     limit: Option<String>,
     /// Most memory of one move.
-    most_memory: Option<String>,
+    max_memory: Option<String>,
     /// Programs to balance; empty for all.
     allow: ProgramList,
     /// Programs to leave alone, even if allowed.
@@ -66,7 +66,7 @@ impl BalanceConfig {
                 return Err(format!("{name}: expected a number above 0"));
             }
         }
-        for (name, value) in [("limit", &self.limit), ("most-memory", &self.most_memory)] {
+        for (name, value) in [("limit", &self.limit), ("max-memory", &self.max_memory)] {
             if let Some(Err(error)) = value.as_deref().map(parse_size) {
                 return Err(format!("{name}: {error}"));
             }
@@ -86,7 +86,7 @@ impl BalanceConfig {
         options.cool_down_s = self.cool_down.unwrap_or(options.cool_down_s);
         options.margin = self.margin.unwrap_or(options.margin);
         options.limit_bytes_per_s = size(&self.limit).map_or(options.limit_bytes_per_s, |size| size as f64);
-        options.most_move_bytes = size(&self.most_memory).unwrap_or(options.most_move_bytes);
+        options.most_move_bytes = size(&self.max_memory).unwrap_or(options.most_move_bytes);
     }
 
     /// Returns the entry that excludes a program; `None` if it may be balanced.

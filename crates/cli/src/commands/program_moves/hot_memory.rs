@@ -296,7 +296,7 @@ impl<'a> HotMemoryMonitor<'a> {
         let monitor = |processes: &[MonitoredProcess], on| {
             let processes = processes.to_vec();
             let (sample_us, aggregation_us) = (micros(sample), micros(sample) * u64::from(SAMPLES));
-            Change::AccessMonitor(AccessMonitor { processes, sample_us, aggregation_us, on })
+            Change::AccessMonitor(AccessMonitor { processes, sample_us, aggregation_us, enabled: on })
         };
         // The inverse needs no addresses.
         let plain: Vec<MonitoredProcess> =

@@ -59,8 +59,8 @@ impl BalanceAdvisor {
     /// Returns a remark if no gain can be predicted.
     pub fn missing_models(&self, models: &[Model]) -> Option<UnknownValue> {
         (models.is_empty() && self.records.is_empty()).then(|| UnknownValue {
-            what: "gain of moves".to_owned(),
-            why: "only nearness is known: no model is saved; numaio model measures one".to_owned(),
+            name: "gain of moves".to_owned(),
+            reason: "only nearness is known: no model is saved; numaio model measures one".to_owned(),
         })
     }
 

@@ -129,12 +129,10 @@ impl Sampler {
         let mut unknown = Vec::new();
         let after = self.read_counters(at, &mut unknown);
         unknown.extend(self.advisor.missing_models(&self.models));
-        unknown.extend(
-            self.network.missing().map(|why| UnknownValue {
-                what: "network traffic of programs".to_owned(),
-                why: why.to_owned(),
-            }),
-        );
+        unknown.extend(self.network.missing().map(|why| UnknownValue {
+            name: "network traffic of programs".to_owned(),
+            reason: why.to_owned(),
+        }));
         let mut snapshot = self.compose(&after, unknown);
         let mut decisions = self.decide(&observed, &after);
         let is_modeled = self.advisor.missing_models(&self.models).is_none();
@@ -343,8 +341,8 @@ fn transfers(unknown: &mut Vec<UnknownValue>) -> Vec<TopTransfer> {
         Some(socket) if socket.exists() => match local_broker::list(&socket) {
             Ok(queued) => found.extend(queued.iter().map(daemon_transfer)),
             Err(error) => unknown.push(UnknownValue {
-                what: "transfers of the daemon".to_owned(),
-                why: format!("cannot ask the daemon at '{}': {error}", socket.display()),
+                name: "transfers of the daemon".to_owned(),
+                reason: format!("cannot ask the daemon at '{}': {error}", socket.display()),
             }),
         },
         // Most hosts run no daemon.
@@ -353,7 +351,7 @@ fn transfers(unknown: &mut Vec<UnknownValue>) -> Vec<TopTransfer> {
     match jobs::all() {
         Ok((jobs, _)) => found.extend(jobs.iter().filter_map(job_transfer)),
         Err(error) => {
-            unknown.push(UnknownValue { what: "jobs of this user".to_owned(), why: error.to_string() })
+            unknown.push(UnknownValue { name: "jobs of this user".to_owned(), reason: error.to_string() })
         }
     }
     found

@@ -159,7 +159,7 @@ fn move_of_a_balancer_needs_a_confirmation_and_names_its_gain() {
 
 #[test]
 fn refused_move_shows_the_reason_of_the_balancer() {
-    let program = decided(None, BalanceReason::SmallGain { gain: 0.02, least: 0.05 });
+    let program = decided(None, BalanceReason::SmallGain { gain: 0.02, min_gain: 0.05 });
     let reason = question(&Topology::default(), &program, BandwidthUnit::default()).expect_err("no move");
     assert_eq!(reason, "numaio balance would not move dd (527): the gain of 2 % is below 5 %");
 }

@@ -255,7 +255,7 @@ impl TopView {
         ];
         let mut lines: Vec<String> = keys.iter().map(|(key, what)| format!("{key:<15}{what}")).collect();
         let unknown = self.snapshot.iter().flat_map(|snapshot| &snapshot.unknown);
-        lines.extend(unknown.map(|unknown| format!("Unknown: {}: {}", unknown.what, unknown.why)));
+        lines.extend(unknown.map(|unknown| format!("Unknown: {}: {}", unknown.name, unknown.reason)));
         Dialog { title: "Keys".to_owned(), lines, confirms: None }
     }
 }

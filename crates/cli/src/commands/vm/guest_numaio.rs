@@ -90,7 +90,7 @@ impl GuestNumaio<'_> {
             error => Failure::new(&error),
         })?;
         match outcome.processes.into_iter().next() {
-            Some(output) if output.ended == ToolExit::Status(0) => Ok(output),
+            Some(output) if output.exit == ToolExit::Status(0) => Ok(output),
             output => Err(self.failure(output, limit)),
         }
     }
@@ -100,7 +100,7 @@ impl GuestNumaio<'_> {
         let report = ErrorReport::parse(stderr);
         let cause = report.error.map(|line| format!(": {}", sanitize(line))).unwrap_or_default();
         let failure = Failure::new(format!("cannot measure in guest '{}'{cause}", self.host));
-        match (output.as_ref().map(|output| output.ended), report.hint) {
+        match (output.as_ref().map(|output| output.exit), report.hint) {
             (Some(ToolExit::TimeLimit), _) => {
                 Failure::new(format!("guest '{}' did not answer within {} s", self.host, limit.as_secs()))
                     .hint(format!("try ssh {} true", self.host))

@@ -132,7 +132,7 @@ impl<'a> Host<'a> {
             schema: GUESTS_SCHEMA.to_owned(),
             numaio: env!("CARGO_PKG_VERSION").to_owned(),
             machine: self.topology.identity.clone(),
-            seen_at: self.machine.seen_at(),
+            observed_at: self.machine.observed_at(),
             given,
             guests,
         }

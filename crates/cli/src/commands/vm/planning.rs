@@ -40,7 +40,7 @@ pub fn plan(
     Ok(GuestPlan {
         schema: GUEST_PLAN_SCHEMA.to_owned(),
         numaio: env!("CARGO_PKG_VERSION").to_owned(),
-        made_at: host.machine.time(),
+        created_at: host.machine.time(),
         machine: host.topology.identity.clone(),
         source: host.machine.source(),
         requests: requested.requests.clone(),

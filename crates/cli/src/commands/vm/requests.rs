@@ -147,7 +147,7 @@ pub struct Targets {
 impl Targets {
     /// Starts with the virtual functions that these devices of guests are.
     pub fn new(host: &Host, devices: &[GuestDevice]) -> Self {
-        let owned = devices.iter().filter(|device| device.kind == GuestDeviceKind::Owned);
+        let owned = devices.iter().filter(|device| device.kind == GuestDeviceKind::Passthrough);
         let address = |device: &GuestDevice| host.topology.devices.get(device.index?)?.pci;
         Self { devices: Vec::new(), used: owned.filter_map(address).collect() }
     }

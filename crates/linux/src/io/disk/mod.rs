@@ -50,7 +50,7 @@ pub fn run(
     let Some(first) = paths.first() else { return refused("I/O", "it has no disk") };
     match run_by(first.method, root, limit_bytes, workload, paths) {
         // Locked memory or the number of rings may not suffice for all streams.
-        Err(ProbeError::Refused { what, why }) if what == IO_URING => {
+        Err(ProbeError::Refused { call: what, reason: why }) if what == IO_URING => {
             let mut outcome = run_by(DiskMethod::Aio, root, limit_bytes, workload, paths)?;
             outcome.notes.push(format!("{IO_URING}: {why}; using Linux AIO instead"));
             Ok(outcome)
@@ -88,7 +88,7 @@ fn run_by(
 }
 
 fn cannot(what: &'static str) -> impl Fn(io::Error) -> ProbeError {
-    move |error| ProbeError::Refused { what: what.to_owned(), why: error.to_string() }
+    move |error| ProbeError::Refused { call: what.to_owned(), reason: error.to_string() }
 }
 
 /// The disks of a workload, with the blocks of each of its streams.
@@ -184,7 +184,7 @@ fn divide(workload: &IoWorkload, paths: &[&DiskPath]) -> Result<Vec<Arc<BlockSeq
             return refused(&format!("divide {}", path.path), why);
         }
         for _ in 0..group.streams {
-            let at = path.at + next[group.device] * each * block;
+            let at = path.offset + next[group.device] * each * block;
             next[group.device] += 1;
             parts.push(Arc::new(BlockSequence::new(at, each, block, path.order)));
         }
@@ -217,5 +217,5 @@ fn open_error(path: &DiskPath, error: Errno) -> ProbeError {
         }
         error => error.to_string(),
     };
-    ProbeError::Refused { what: format!("open {}", path.path), why }
+    ProbeError::Refused { call: format!("open {}", path.path), reason: why }
 }

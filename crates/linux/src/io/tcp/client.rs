@@ -158,7 +158,7 @@ impl Peer {
             depth: io.depth,
             slice_ns,
             slices,
-            placement: path.there.clone(),
+            placement: path.peer_placement.clone(),
             congestion: path.congestion.clone(),
         };
         if run.congestion.is_some() && self.host.congestion.is_none() {
@@ -209,12 +209,12 @@ impl Peer {
                 slices.push(slice);
                 Ok(())
             };
-            let mut run_end = slices::measure(set, plan, each, |set| watch(set, channel, io.most_bytes));
+            let mut run_end = slices::measure(set, plan, each, |set| watch(set, channel, io.max_bytes));
             // The peer's slices may end a little later.
             let sends = io.groups.iter().any(|group| group.direction == Direction::Write);
             let patience = Instant::now() + plan.slice + ANSWER_LIMIT;
             while sends && run_end.early.is_none() && channel.slices().len() < plan.slices as usize {
-                run_end.early = watch(set, channel, io.most_bytes);
+                run_end.early = watch(set, channel, io.max_bytes);
                 if Instant::now() > patience {
                     run_end.early =
                         Some(EarlyEnd::Failed("the peer did not report received bytes".to_owned()));
@@ -244,7 +244,7 @@ impl Peer {
         let what = || format!("ping-pong with {}", self.name);
         check_window(ping.milliseconds, ping.slices)?;
         let parts: Vec<u64> = ping.parts.iter().map(|part| part.bytes).collect();
-        let request = PingRequest { parts, placement: ping.there.clone() };
+        let request = PingRequest { parts, placement: ping.peer_placement.clone() };
         request.check_limits().map_err(|why| refused(&what(), &why))?;
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         let endpoint = channel.start_run(&Request::Ping(request))?;
@@ -252,13 +252,13 @@ impl Peer {
         // In every case the peer has to finish before the next run.
         let ended = channel.finish_run();
         let mut outcome = ran?;
-        let theirs = ended.as_ref().and_then(|ended| ended.cut.clone());
-        outcome.cut = outcome.cut.map(|why| theirs.unwrap_or(why));
-        if let Some(why) = outcome.cut.as_ref().filter(|_| outcome.round_trips == 0) {
+        let theirs = ended.as_ref().and_then(|ended| ended.interrupted.clone());
+        outcome.interrupted = outcome.interrupted.map(|why| theirs.unwrap_or(why));
+        if let Some(why) = outcome.interrupted.as_ref().filter(|_| outcome.round_trips == 0) {
             return Err(refused(&what(), why));
         }
         outcome.elapsed_ns = nanoseconds(began);
-        outcome.there = ended.map(PeerOutcome::from);
+        outcome.peer = ended.map(PeerOutcome::from);
         Ok(outcome)
     }
 
@@ -294,7 +294,7 @@ impl Peer {
         let ran = ping::run(free_memory, &end, |message| message.ping(plan), wait)?;
         let closed = ran.work.as_ref().err().map(|error| format!("{}: {}", self.name, describe_error(error)));
         let mut outcome = PingOutcome::of_slices(&ran.work.unwrap_or_default());
-        (outcome.residency, outcome.cut) = (ran.residency, ran.conducted.or(closed));
+        (outcome.residency, outcome.interrupted) = (ran.residency, ran.conducted.or(closed));
         Ok(outcome)
     }
 
@@ -313,13 +313,13 @@ impl Peer {
             program: tool.program.clone(),
             args: peer.args.clone(),
             processes: u32::try_from(tool.processes.len()).unwrap_or(u32::MAX),
-            placement: peer.there.clone(),
+            placement: peer.peer_placement.clone(),
             time_limit_ms: tool.time_limit_ms.saturating_add(ANSWER_LIMIT.as_millis() as u32),
         };
         channel.send(&Request::Tool(wanted))?;
         let ports = match channel.receive_answer()? {
             Answer::Listening { ports } if ports.len() == tool.processes.len() => ports,
-            Answer::Refused { why } => {
+            Answer::Refused { reason: why } => {
                 return Err(refused(&format!("{} on {}", tool.program, self.name), &why))
             }
             _ => return Err(channel.unexpected_answer()),
@@ -334,7 +334,7 @@ impl Peer {
             Answer::ToolsEnded { outputs } => outputs,
             _ => return Err(channel.unexpected_answer()),
         };
-        Ok(ToolOutcome { there, ..ran? })
+        Ok(ToolOutcome { peer_processes: there, ..ran? })
     }
 }
 
@@ -373,7 +373,7 @@ fn check_version(name: &str, connection: &LineConnection, limit: Duration) -> Re
 fn receive_opening(name: &str, connection: &LineConnection) -> Result<Answer, PeerError> {
     let peer = name.to_owned();
     match connection.receive(ANSWER_LIMIT) {
-        Ok(Some(Answer::Refused { why })) => Err(PeerError::Refused { peer, why }),
+        Ok(Some(Answer::Refused { reason: why })) => Err(PeerError::Refused { peer, why }),
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err(PeerError::Silent { peer, seconds: ANSWER_LIMIT.as_secs() }),
         Err(ConnectionError(why)) => Err(PeerError::NotNumaio { peer, why }),
@@ -397,5 +397,5 @@ fn watch(set: &StreamSet, channel: &mut ControlChannel, most_bytes: Option<u64>)
 }
 
 fn refused(what: &str, why: &str) -> ProbeError {
-    ProbeError::Refused { what: what.to_owned(), why: why.to_owned() }
+    ProbeError::Refused { call: what.to_owned(), reason: why.to_owned() }
 }

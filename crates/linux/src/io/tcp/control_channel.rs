@@ -63,7 +63,7 @@ impl ControlChannel {
     fn disconnected(&mut self, error: ConnectionError) -> ProbeError {
         self.open = false;
         let why = self.failure.get_or_insert(error).0.clone();
-        ProbeError::Refused { what: format!("session with {}", self.peer), why }
+        ProbeError::Refused { call: format!("session with {}", self.peer), reason: why }
     }
 
     /// Requests streams or a ping-pong, and returns where the connections connect.
@@ -95,9 +95,9 @@ impl ControlChannel {
 
     fn rejected(&mut self, answer: Answer) -> ProbeError {
         match answer {
-            Answer::Refused { why } => {
+            Answer::Refused { reason: why } => {
                 self.open = false;
-                ProbeError::Refused { what: format!("streams to {}", self.peer), why }
+                ProbeError::Refused { call: format!("streams to {}", self.peer), reason: why }
             }
             _ => self.unexpected_answer(),
         }
@@ -112,7 +112,7 @@ impl ControlChannel {
                 Err(error) => drop(self.disconnected(error)),
             }
         }
-        let cut = self.ended.as_ref().and_then(|ended| ended.cut.clone());
+        let cut = self.ended.as_ref().and_then(|ended| ended.interrupted.clone());
         let why = self.failure.as_ref().map(|error| error.0.clone()).or(cut);
         Some(format!("{}: {}", self.peer, why.as_deref().unwrap_or("the peer ended the streams")))
     }

@@ -38,11 +38,11 @@ pub fn combine(
         Some(EarlyEnd::Interrupted) => return Err(ProbeError::Interrupted),
         Some(EarlyEnd::Failed(why)) => {
             // The peer's reason is more specific than a closed stream.
-            let theirs = ended.as_ref().and_then(|ended| ended.cut.clone());
+            let theirs = ended.as_ref().and_then(|ended| ended.interrupted.clone());
             Some(theirs.filter(|_| why.ends_with(CLOSED)).unwrap_or(why))
         }
         Some(EarlyEnd::Requested) => {
-            notes.push(format!("ended at the byte limit of {}", format_size(io.most_bytes.unwrap_or(0))));
+            notes.push(format!("ended at the byte limit of {}", format_size(io.max_bytes.unwrap_or(0))));
             None
         }
         None => None,
@@ -63,16 +63,16 @@ pub fn combine(
     let residency = ran.residency.into_iter().take(io.groups.len());
     let groups: Vec<IoGroupOutcome> = residency.enumerate().map(group).collect();
     if let Some(why) = cut.as_ref().filter(|_| groups.iter().all(|group| group.samples.is_empty())) {
-        return Err(ProbeError::Refused { what: "TCP streams".to_owned(), why: why.clone() });
+        return Err(ProbeError::Refused { call: "TCP streams".to_owned(), reason: why.clone() });
     }
     Ok(IoOutcome {
         groups,
         elapsed_ns: nanoseconds(began),
         start_skew_ns: ran.start_skew_ns,
         cpu_ns: ran.run_end.cpu_ns,
-        there: ended.map(PeerOutcome::from),
+        peer: ended.map(PeerOutcome::from),
         notes,
-        cut,
+        interrupted: cut,
     })
 }
 
@@ -89,7 +89,7 @@ pub fn merge_residency(groups: &[Residency]) -> Residency {
         all.pages_checked = all.pages_checked.zip(group.pages_checked).map(|(sum, count)| sum + count);
         all.pages_misplaced += group.pages_misplaced;
         all.huge_bytes += group.huge_bytes;
-        all.found_on = all.found_on.or(group.found_on);
+        all.misplaced_on = all.misplaced_on.or(group.misplaced_on);
     }
     all
 }

@@ -92,7 +92,7 @@ pub enum Answer {
     /// The request or session is rejected.
     Refused {
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// The path works, and the session may begin.
     Welcome(HostInfo),
@@ -173,7 +173,7 @@ pub struct RunResult {
     /// CPUs and memory node of its streams.
     pub placed: (CpuSet, NodeId),
     /// Error that ended the run, if any.
-    pub cut: Option<String>,
+    pub interrupted: Option<String>,
 }
 
 /// Server processes of a tool.
@@ -352,7 +352,7 @@ mod tests {
             assert_eq!(parse::<Request>(text), Ok(request));
         }
         let endpoint = StreamEndpoint { port: 7, key: [9; 32] };
-        for answer in [Answer::Ready(endpoint), Answer::Refused { why: "no".into() }] {
+        for answer in [Answer::Ready(endpoint), Answer::Refused { reason: "no".into() }] {
             let line = line(&answer);
             assert_eq!(parse::<Answer>(std::str::from_utf8(&line).expect("text")), Ok(answer));
         }

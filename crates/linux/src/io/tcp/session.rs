@@ -107,7 +107,7 @@ impl ServerSession<'_> {
             Ok(address) => address,
             Err(RunError::Disconnected(error)) => return Err(error),
             Err(RunError::Refused(why)) => {
-                self.connection.send(&Answer::Refused { why: why.clone() })?;
+                self.connection.send(&Answer::Refused { reason: why.clone() })?;
                 return Err(ConnectionError(why));
             }
         };
@@ -149,7 +149,7 @@ impl ServerSession<'_> {
         };
         match failed {
             Ok(answer) => self.connection.send(&answer),
-            Err(RunError::Refused(why)) => self.connection.send(&Answer::Refused { why }),
+            Err(RunError::Refused(why)) => self.connection.send(&Answer::Refused { reason: why }),
             Err(RunError::Disconnected(error)) => Err(error),
         }
     }
@@ -177,7 +177,12 @@ impl ServerSession<'_> {
             Some(EarlyEnd::Interrupted) => Some("the server was stopped".to_owned()),
             Some(EarlyEnd::Requested) | None => None,
         };
-        Ok(RunResult { cpu_ns: run_end.cpu_ns, residency: outcome::merge_residency(&residency), placed, cut })
+        Ok(RunResult {
+            cpu_ns: run_end.cpu_ns,
+            residency: outcome::merge_residency(&residency),
+            placed,
+            interrupted: cut,
+        })
     }
 
     /// Opens a port for the streams of a run, waits for them and returns them in order.
@@ -277,7 +282,7 @@ impl ServerSession<'_> {
             cpu_ns,
             residency: ran.residency,
             placed,
-            cut: ran.conducted.map(|why| closed.unwrap_or(why)),
+            interrupted: ran.conducted.map(|why| closed.unwrap_or(why)),
         })
     }
 
@@ -400,7 +405,7 @@ mod tests {
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert_eq!(lines[0], r#"{"numaio_net":1}"#);
         assert!(lines[1].starts_with(r#"{"kind":"ready","port":7,"key":[9,9,"#), "{}", lines[1]);
-        assert_eq!(lines[2], format!(r#"{{"kind":"refused","why":"{why}"}}"#));
+        assert_eq!(lines[2], format!(r#"{{"kind":"refused","reason":"{why}"}}"#));
     }
 
     #[test]

@@ -255,7 +255,7 @@ pub(super) fn bind_thread(mask: &Mask, bind: Option<NodeId>) -> Result<(), Probe
 
 /// Returns the error of a call that the kernel rejected.
 pub(super) fn refused(what: &str, error: &io::Error) -> ProbeError {
-    ProbeError::Refused { what: what.to_owned(), why: error.to_string() }
+    ProbeError::Refused { call: what.to_owned(), reason: error.to_string() }
 }
 
 /// Removes timeouts, since shutdown ends blocked calls, and restores the kernel's default of

@@ -66,7 +66,8 @@ impl ToolServers {
     /// [`ProbeError::Refused`] if a program or option is not allowed, or a process does not listen;
     /// [`ProbeError::Unsupported`] if the program is not installed.
     pub fn start(root: &dyn Sysfs, tool: &ToolRequest) -> Result<Self, ProbeError> {
-        let refused = |why: String| ProbeError::Refused { what: format!("start {}", tool.program), why };
+        let refused =
+            |why: String| ProbeError::Refused { call: format!("start {}", tool.program), reason: why };
         check_allowed(tool).map_err(refused)?;
         let (cpus, memory) =
             tool.placement.clone().map_or((CpuSet::new(), None), |(cpus, node)| (cpus, Some(node)));
@@ -139,7 +140,7 @@ fn start(
     cpus: &CpuSet,
     memory: Option<NodeId>,
 ) -> Result<(u16, RunningTool), ProbeError> {
-    let refused = |why: String| ProbeError::Refused { what: format!("start {}", tool.program), why };
+    let refused = |why: String| ProbeError::Refused { call: format!("start {}", tool.program), reason: why };
     let mut why = String::new();
     for _ in 0..TRIES {
         let port = free_port().map_err(|error| refused(error.to_string()))?;
@@ -237,7 +238,7 @@ mod tests {
         assert!(!listens(table, 0x9C40), "an established connection");
         assert!(!listens(table, 0x0A) && !listens("", 1) && !listens("\n:\n0: x:y z 0A", 1));
         let long = ToolOutput {
-            ended: numaio_machine::probe::ToolExit::Status(0),
+            exit: numaio_machine::probe::ToolExit::Status(0),
             stdout: "ä".repeat(MAX_OUTPUT_BYTES),
             stderr: String::new(),
             cpu_ns: 0,

@@ -45,7 +45,7 @@ fn resolves_volumes_encryption_and_raid() {
     let resolved = machine.resolve("dm-3");
     assert_eq!(shares(&resolved), [("nvme0n1", 0.5), ("nvme1n1", 0.5)]);
     let way = resolved.path_to(&resolved.devices[1]);
-    let way: Vec<&str> = way.iter().map(|step| step.what.as_str()).collect();
+    let way: Vec<&str> = way.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(way, ["dm-3", "dm-0", "md0", "nvme1n1p1", "nvme1n1", "0000:17:00.0"]);
     let values: Vec<&str> = resolved.chain[1..4].iter().map(|step| step.value.as_str()).collect();
     assert_eq!(

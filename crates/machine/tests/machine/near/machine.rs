@@ -171,8 +171,8 @@ impl Machine {
         let facts = PathFacts {
             canonical: path.into(),
             kind,
-            on: number("0:6"),
-            is: Some(number(at)),
+            dev: number("0:6"),
+            rdev: Some(number(at)),
             mount: Some(24),
         };
         self.answers.add(LocateQuery::Path { path: path.into() }, Ok(LocateAnswer::Path(facts.clone())));
@@ -187,7 +187,8 @@ impl Machine {
 
     /// Adds a file or directory on a mount.
     pub fn place(&mut self, path: &str, kind: PathKind, on: &str, mount: u64) -> PathFacts {
-        let facts = PathFacts { canonical: path.into(), kind, on: number(on), is: None, mount: Some(mount) };
+        let facts =
+            PathFacts { canonical: path.into(), kind, dev: number(on), rdev: None, mount: Some(mount) };
         self.answers.add(LocateQuery::Path { path: path.into() }, Ok(LocateAnswer::Path(facts.clone())));
         facts
     }
@@ -216,13 +217,16 @@ impl Machine {
             let interface = (*interface).to_owned();
             RouteFacts { interface, gateway: None, source: None, table: 254, weight: *weight }
         };
-        self.answers.add(LocateQuery::Routes { to }, Ok(LocateAnswer::Routes(by.iter().map(way).collect())));
+        self.answers.add(
+            LocateQuery::Routes { destination: to },
+            Ok(LocateAnswer::Routes(by.iter().map(way).collect())),
+        );
     }
 
     pub fn no_route(&mut self, to: &str) {
         self.host(to, &[to]);
         let to = to.parse().expect("an address");
-        self.answers.add(LocateQuery::Routes { to }, Err(LocateError::NoRoute(to)));
+        self.answers.add(LocateQuery::Routes { destination: to }, Err(LocateError::NoRoute(to)));
     }
 
     /// Adds open files of a process: link targets and their attributes.
@@ -261,7 +265,7 @@ impl Machine {
     pub fn dead_end(&self, handle: &str) -> Vec<String> {
         let resolved = self.resolve(handle);
         assert!(resolved.devices.is_empty() && resolved.nodes.is_empty(), "{resolved:#?}");
-        assert!(resolved.findings.iter().all(|finding| !finding.what.is_empty()), "{resolved:#?}");
+        assert!(resolved.findings.iter().all(|finding| !finding.message.is_empty()), "{resolved:#?}");
         rules(&resolved)
     }
 }

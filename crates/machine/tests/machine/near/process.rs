@@ -41,14 +41,14 @@ fn resolves_files_devices_and_peers_of_a_process() {
     // Six are examined: three files, a virtual device file, and two connections, one to itself.
     assert_eq!(nodes(&resolved), [(0, 0.167), (1, 0.5)]);
     assert_eq!(rules(&resolved), ["near-others-open"]);
-    assert!(resolved.findings[0].what.starts_with("4 of its open files"), "{:?}", resolved.findings);
+    assert!(resolved.findings[0].message.starts_with("4 of its open files"), "{:?}", resolved.findings);
     let lines = [
         "process 77 -> /data/a -> ext4 on /dev/nvme0n1 -> nvme0n1 -> 0000:3b:00.0 -> node 1",
         "process 77 -> 10.0.0.9 -> eth0 -> 0000:18:00.0 -> node 0",
     ];
     assert_eq!(resolved.lines(), lines);
-    assert!(resolved.chain.iter().all(|step| step.what != "lo"), "{:#?}", resolved.chain);
-    assert!(resolved.chain.iter().any(|step| step.what == "/data/a" && step.value == "and 2 more on it"));
+    assert!(resolved.chain.iter().all(|step| step.name != "lo"), "{:#?}", resolved.chain);
+    assert!(resolved.chain.iter().any(|step| step.name == "/data/a" && step.value == "and 2 more on it"));
 }
 
 #[test]

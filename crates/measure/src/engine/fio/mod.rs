@@ -115,14 +115,14 @@ fn run(output: &ToolOutput) -> Result<Run, ProbeError> {
             output.stderr.lines().chain(output.stdout.lines().take_while(|line| !line.starts_with('{')));
         lines.map(str::trim).find(|line| !line.is_empty()).unwrap_or("no error message").to_owned()
     };
-    let run = output::parse(&output.stdout).map_err(|why| match output.ended {
+    let run = output::parse(&output.stdout).map_err(|why| match output.exit {
         ToolExit::Status(0) => failed(PROGRAM, why.to_string()),
         ToolExit::Status(_) if !why.is_of_a_job() => failed(PROGRAM, complaint()),
         ToolExit::Status(_) => failed(PROGRAM, format!("{why}: {}", complaint())),
         ToolExit::Signal(signal) => failed(PROGRAM, format!("terminated by signal {signal}")),
         ToolExit::TimeLimit => failed(PROGRAM, "time limit exceeded".to_owned()),
     })?;
-    match output.ended {
+    match output.exit {
         ToolExit::Status(0) => Ok(run),
         ToolExit::Status(_) => Err(failed(PROGRAM, complaint())),
         ToolExit::Signal(signal) => Err(failed(PROGRAM, format!("terminated by signal {signal}"))),
@@ -160,7 +160,7 @@ impl Fio {
     /// Returns the arguments of one process. Each job uses its own part of the area, `each` bytes
     /// long, after the `before` parts of earlier groups.
     fn args(&self, request: &CellRequest, group: &StreamGroup, (before, each): (u64, u64)) -> Vec<String> {
-        let DiskPath { path, at, method, direct, order, .. } = &self.path;
+        let DiskPath { path, offset: at, method, direct, order, .. } = &self.path;
         let rw = match (group.direction, order) {
             (Direction::Write, DiskOrder::Sequential) => "write",
             (Direction::Write, DiskOrder::Random) => "randwrite",

@@ -16,7 +16,7 @@ const ABSENT: &str = include_str!("../../../tests/fio/absent-3.33.json");
 fn fio(method: DiskMethod) -> Fio {
     let path = DiskPath {
         path: "/mnt/a:b".into(),
-        at: 4096,
+        offset: 4096,
         bytes: 10 << 20,
         method,
         direct: true,
@@ -26,8 +26,8 @@ fn fio(method: DiskMethod) -> Fio {
 }
 
 fn output(ended: ToolExit, stdout: &str, stderr: &str) -> Outcome {
-    let output = ToolOutput { ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 };
-    Outcome::Tool(ToolOutcome { processes: vec![output], elapsed_ns: 7, there: Vec::new() })
+    let output = ToolOutput { exit: ended, stdout: stdout.into(), stderr: stderr.into(), cpu_ns: 1 };
+    Outcome::Tool(ToolOutcome { processes: vec![output], elapsed_ns: 7, peer_processes: Vec::new() })
 }
 
 fn group(streams: u32, direction: Direction) -> StreamGroup {

@@ -165,12 +165,12 @@ fn run(output: &ToolOutput) -> Result<Run, ProbeError> {
         // With --json, release 0.8 does not print driver errors.
         line.unwrap_or("no error message (try without --json)").to_owned()
     };
-    let run = match output.ended {
+    let run = match output.exit {
         ToolExit::Signal(signal) => return Err(failed(PROGRAM, format!("terminated by signal {signal}"))),
         ToolExit::TimeLimit => return Err(failed(PROGRAM, "time limit exceeded".to_owned())),
         ToolExit::Status(_) => output::parse(&output.stdout),
     };
-    match (run, output.ended) {
+    match (run, output.exit) {
         (Ok(run), ToolExit::Status(0)) => Ok(run),
         (Err(why), ToolExit::Status(0)) => Err(failed(PROGRAM, why.to_string())),
         (Err(why), _) if why.is_reported() => Err(failed(PROGRAM, why.to_string())),

@@ -11,8 +11,12 @@ const CAPTURE: &str = include_str!("../../../tests/nvbandwidth/readme-0.8.json")
 const FAILED: &str = include_str!("../../../tests/nvbandwidth/failed-0.8.json");
 
 fn output(stdout: &str, stderr: &str, ended: ToolExit) -> Outcome {
-    let output = ToolOutput { ended, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu_ns: 5 };
-    Outcome::Tool(ToolOutcome { processes: vec![output], elapsed_ns: 2_000_000_000, there: Vec::new() })
+    let output = ToolOutput { exit: ended, stdout: stdout.to_owned(), stderr: stderr.to_owned(), cpu_ns: 5 };
+    Outcome::Tool(ToolOutcome {
+        processes: vec![output],
+        elapsed_ns: 2_000_000_000,
+        peer_processes: Vec::new(),
+    })
 }
 
 fn group(direction: Direction, streams: u32) -> StreamGroup {

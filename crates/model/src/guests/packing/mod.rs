@@ -335,7 +335,7 @@ fn assign_functions(inputs: &GuestPlanInputs, guests: &mut [GuestPlacement]) -> 
         let function = inputs.topology.devices.iter().find(of_function);
         guest.function = Some(PlannedFunction {
             address,
-            of: target.device.device.clone(),
+            physical_function: target.device.device.clone(),
             node: function.and_then(|device| device.locality.node).or(target.device.node),
             network: target.network,
         });

@@ -175,7 +175,7 @@ impl Search<'_> {
         let alone = choices.iter().map(|choice| choice.alone).fold(self.bounds.alone[placed], f64::min);
         let of_devices = most.iter().zip(&instance.devices);
         GuestPlanValue {
-            least_share: of_loads.min(alone).min(1.0),
+            min_share: of_loads.min(alone).min(1.0),
             bytes_per_s: sum(of_devices.map(|(most, device)| most.min(device.bytes_per_s))),
             ranks: choices.iter().map(|choice| choice.rank).sum::<f64>() + self.bounds.ranks[placed],
         }

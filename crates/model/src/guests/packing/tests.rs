@@ -105,7 +105,7 @@ fn uses_the_best_class_before_farther_nodes() {
     assert_eq!(sorted, [0, 6, 7]);
     // Three guests share the time of the card.
     let seconds = 1.0 + 51.2 / 45.5 + 51.2 / 40.9;
-    assert!((planned.value.least_share - 1.0 / seconds).abs() < 1e-6, "{:?}", planned.value);
+    assert!((planned.value.min_share - 1.0 / seconds).abs() < 1e-6, "{:?}", planned.value);
     assert!(planned.guests.iter().all(|guest| guest.shares_cpus), "no core is left on their nodes");
     let local = planned.baselines.iter().find(|plan| plan.rule == GuestBaselineRule::AllLocal);
     assert_eq!(local.and_then(|plan| plan.value), None, "all three do not fit on node 7");
@@ -310,6 +310,6 @@ proptest! {
             prop_assert!(seconds <= 1.0 + 1e-6, "{} s per second", seconds);
         }
         let least = result.shares.iter().flatten().copied().fold(1.0, f64::min);
-        prop_assert!((least - result.value.least_share).abs() < 1e-12);
+        prop_assert!((least - result.value.min_share).abs() < 1e-12);
     }
 }

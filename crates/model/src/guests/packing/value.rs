@@ -54,7 +54,7 @@ pub(super) fn shares(instance: &Instance, guests: &[GuestShape], choices: &[&Cho
         growing = open;
     }
     let value = GuestPlanValue {
-        least_share: result.iter().flatten().copied().fold(1.0, f64::min),
+        min_share: result.iter().flatten().copied().fold(1.0, f64::min),
         bytes_per_s: sum(flows.iter().map(|flow| flow.wanted * result[flow.guest][flow.demand])),
         ranks: sum(choices.iter().map(|choice| choice.rank)),
     };
@@ -81,8 +81,8 @@ fn flows(instance: &Instance, guests: &[GuestShape], choices: &[&Choice]) -> Vec
 /// Returns whether a value is better than another one by more than rounding.
 pub(super) fn is_better(one: &GuestPlanValue, other: &GuestPlanValue) -> bool {
     let differs = |a: f64, b: f64| (a - b).abs() > TOLERANCE * a.abs().max(b.abs()).max(1.0);
-    if differs(one.least_share, other.least_share) {
-        return one.least_share > other.least_share;
+    if differs(one.min_share, other.min_share) {
+        return one.min_share > other.min_share;
     }
     if differs(one.bytes_per_s, other.bytes_per_s) {
         return one.bytes_per_s > other.bytes_per_s;

@@ -129,7 +129,7 @@ fn distances(ids: &[u32], distance: impl Fn(usize, usize) -> u32) -> Option<Dist
 
 fn finding(severity: Severity, rule: &str, subject: &str, words: [&str; 3]) -> Finding {
     let [what, evidence, remedy] = words.map(str::to_owned);
-    Finding { severity, rule: rule.into(), subject: subject.into(), what, evidence, remedy }
+    Finding { severity, rule: rule.into(), subject: subject.into(), message: what, evidence, remedy }
 }
 
 /// The machine of Li et al. (ICPP 2013): 4 packages of 2 nodes, the devices on node 7.
@@ -223,7 +223,7 @@ pub fn uniform() -> Topology {
         let name = format!("enp49s0f0v{index}");
         it.devices.push(Device {
             driver: Some("mlx5_core".into()),
-            sriov: Some(Sriov::Virtual { of }),
+            sriov: Some(Sriov::Virtual { physical_function: of }),
             ..device(DeviceKind::Network, &name, &function.to_string(), Some(0))
         });
     }
@@ -250,7 +250,7 @@ pub fn vm() -> Topology {
         memory_limit_bytes: Some(2 * GIB),
         memory_left_bytes: None,
         cpu_quota: None,
-        by: vec![
+        sources: vec![
             "cgroup v2 /system.slice/docker-1.scope (cpuset.cpus.effective)".into(),
             "affinity mask".into(),
         ],
@@ -296,7 +296,7 @@ pub fn cxl() -> Topology {
     });
     it.confinement.excluded_nodes = set("5");
     it.confinement.nodes = set("0-2");
-    it.confinement.by = vec!["cgroup v2 /user.slice (cpuset.mems.effective)".into()];
+    it.confinement.sources = vec!["cgroup v2 /user.slice (cpuset.mems.effective)".into()];
     it.devices = vec![Device {
         locality: Locality { node: Some(NodeId(0)), nodes: set("0,2"), source: LocalitySource::LocalCpus },
         link: link(0.0, 0, 64.0, 16),
@@ -344,7 +344,7 @@ pub fn large() -> Topology {
     for number in 8..28 {
         let pci = format!("0000:80:{:02x}.{}", number / 8, number % 8);
         let function = device(DeviceKind::Network, "", &pci, Some(0));
-        it.devices.push(Device { sriov: Some(Sriov::Virtual { of }), ..function });
+        it.devices.push(Device { sriov: Some(Sriov::Virtual { physical_function: of }), ..function });
     }
     it.devices.push(device(DeviceKind::Dma, "dma0chan0", "0000:00:01.0", None));
     it.offline_nodes = set("100-127");
@@ -387,7 +387,7 @@ pub fn hostile() -> Topology {
     it.findings =
         vec![finding(Severity::Problem, "x\x1b", "node 0", ["<\x07&>", "\x1b[A\nline", "--></title>"])];
     it.confinement.cgroup = Some("/a\x1b[0m".into());
-    it.confinement.by = vec!["\x1bc".into()];
+    it.confinement.sources = vec!["\x1bc".into()];
     it.confinement.memory_limit_bytes = Some(1);
     it
 }

@@ -59,7 +59,7 @@ fn visit(round: u32, bytes_copied_per_s: f64) -> Visit {
         samples: 10,
         start_skew_ns: 1000,
         residency: Residency::default(),
-        set_aside: None,
+        excluded: None,
     }
 }
 
@@ -170,7 +170,7 @@ pub fn doubtful() -> Model {
     it.record.provenance.source = MachineSource::Live;
     it.record.provenance.warnings = vec![Warning {
         rule: "other-load".into(),
-        what: "other processes used 31 % of the processors' time while it was measured, so figures are too low; \
+        message: "other processes used 31 % of the processors' time while it was measured, so figures are too low; \
                stop them, or measure when the machine is idle"
             .into(),
     }];
@@ -190,7 +190,7 @@ pub fn doubtful() -> Model {
             1 => {
                 let summary = cell.bytes_copied_per_s.as_mut().unwrap();
                 (summary.interval, summary.n) = (IntervalKind::Range, 3);
-                cell.visits[0].set_aside = Some("12 of 4096 pages were on node 2".into());
+                cell.visits[0].excluded = Some("12 of 4096 pages were on node 2".into());
             }
             2 => cell.failure = Some("2 of 8: mbind to node 2: Cannot allocate memory".into()),
             3 => cell.failure = Some("node 3 has 1048576 bytes free, and the buffers need 268435456".into()),

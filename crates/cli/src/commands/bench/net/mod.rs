@@ -228,7 +228,7 @@ fn bench_rails(
     let path = |rail: &PingRail| {
         IoPath::Tcp(TcpPath {
             peer: endpoints.far.peer.clone(),
-            there: None,
+            peer_placement: None,
             congestion: args.congestion.clone(),
             rail: Some(rail.rail),
         })
