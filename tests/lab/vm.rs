@@ -52,12 +52,14 @@ fn guest_moves_between_nodes_is_measured_on_each_and_returns() {
         let errors =
             [&text("apply.txt"), &text("bench.err"), &*String::from_utf8_lossy(&output.stderr)].join("\n");
         assert!(output.status.success(), "{errors}");
-        assert_eq!(ram(&folder, "before"), [(0, 8), (2, 16)]);
+        // A huge page may belong to both parts of the memory.
+        let before = ram(&folder, "before");
+        assert!(matches!(before[..], [(0, 5..=8), (2, 15..=18)]), "{before:?}");
         assert_eq!(ram(&folder, "applied"), [(7, 24)], "{errors}");
         let applied = text("applied.cpus");
         assert!(applied.contains("CPU 0/TCG 14\n") && applied.contains("CPU 1/TCG 15\n"), "{applied}");
         for name in ["undone", "after"] {
-            assert_eq!(ram(&folder, name), ram(&folder, "before"), "{name}: {errors}");
+            assert_eq!(ram(&folder, name), before, "{name}: {errors}");
             assert_eq!(text(&format!("{name}.cpus")), text("before.cpus"), "{errors}");
         }
         assert!(!text("receipts").contains("vm-"), "{}", text("receipts"));
