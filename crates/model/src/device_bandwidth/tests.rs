@@ -52,7 +52,9 @@ fn model(own: f64, others: &[f64]) -> Model {
 fn paper_in_bytes() -> Model {
     let mut record = paper().record;
     for summary in record.cells.iter_mut().filter_map(|cell| cell.bytes_copied_per_s.as_mut()) {
-        [&mut summary.median, &mut summary.low, &mut summary.high].map(|value| *value *= 1e9 / 8.0);
+        for value in [&mut summary.median, &mut summary.low, &mut summary.high] {
+            *value *= 1e9 / 8.0;
+        }
     }
     fit(record, &machine(8, 4), ClassOptions::default())
 }
