@@ -161,7 +161,7 @@ fn guest_plan_version_1_round_trips() {
 fn changes_of_guests_round_trip() {
     for text in [
         r#"{"change":"thread-affinity","pid":7,"tid":8,"start_time":9,"cpus":"0-3"}"#,
-        r#"{"change":"process-nodes","pid":7,"start_time":9,"from":"0","to":"1-2"}"#,
+        r#"{"change":"process-pages","pid":7,"start_time":9,"shared":true,"runs":[]}"#,
         r#"{"change":"libvirt-pin","domain":"web","thread":{"thread":"vcpu","number":1},"pid":7,"tid":8,"start_time":9,"cpus":"4"}"#,
         r#"{"change":"libvirt-pin","domain":"web","thread":{"thread":"emulator"},"pid":7,"tid":7,"start_time":9,"cpus":"4"}"#,
         r#"{"change":"virtual-functions","function":"0000:3b:00.0","count":4}"#,
@@ -391,7 +391,7 @@ fn reads_fleet_run_version_1() {
     let FleetLauncher::Slurm(launch) = &run.launcher else { panic!("not Slurm") };
     assert!(launch.per_switch && launch.at_once == Some(8));
     assert_eq!((run.hosts[1].jobs.len(), run.hosts[2].jobs.len()), (2, 0));
-    let ssh = text.replace("\"is\": \"slurm\"", "\"is\": \"ssh\"");
+    let ssh = text.replace("\"kind\": \"slurm\"", "\"kind\": \"ssh\"");
     let run = FleetRun::from_json(&ssh).expect("a run");
     assert_eq!(run.launcher, FleetLauncher::Ssh { at_once: 8 });
 }

@@ -1,7 +1,8 @@
 //! The bandwidth of a device with buffers on each node.
 
+use super::fair_share::{below_bridges, fair_shares};
 use super::limits::{device_limit, of_device};
-use super::sharing::{below_bridges, fair_shares};
+
 use crate::classes::{classify, Point};
 use crate::model_selection::{of_target, select_model};
 use crate::{capacities, CapacityInputs, ClassOptions};
@@ -74,7 +75,7 @@ pub fn expect_bandwidth(
     let sharers: Vec<&Device> = beside.iter().filter(shares).copied().collect();
     let paths = Paths::new(evidence, subject, direction, &sharers);
     let (mut values, mut unknown) = paths.values();
-    // I/O of one device alone says nothing of several at once.
+    // I/O of one device alone does not show several at once.
     let measured = subject.device.filter(|_| sharers.is_empty());
     let measured = measured.map_or_else(Vec::new, |device| measured_nodes(evidence, device, direction));
     if measured.len() > 1 {

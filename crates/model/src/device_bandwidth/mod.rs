@@ -5,6 +5,7 @@
 //! bandwidth. I/O measured with the device replaces the bound.
 
 mod expectation;
+mod fair_share;
 mod limits;
 mod sharing;
 #[cfg(test)]
@@ -13,4 +14,4 @@ mod tests;
 pub use expectation::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
 pub use limits::device_limit;
 pub(crate) use limits::{link_limit, port_limit};
-pub use sharing::{devices_beside, first_difference, FirstDifference};
+pub use sharing::{first_difference, FirstDifference};

@@ -150,7 +150,7 @@ fn own_node_is_not_worse_than_the_fastest_copy() {
 }
 
 #[test]
-fn copies_slower_than_the_device_say_nothing() {
+fn copies_slower_than_the_device_bound_nothing() {
     let topology = with(vec![device("eth0", 0, Some(440.0))]);
     let found = expect(&topology, &model(43.0, &[38.0]), &[], Read, &[]);
     let why = UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: 43e9 };
@@ -170,7 +170,7 @@ fn unknown_limit_leaves_the_paths() {
 }
 
 /// The paper's `RDMA_WRITE` (Table IV): the paths of nodes 2 and 3 carry more than the adapter,
-/// which reaches less there than elsewhere. Its own measurement says so.
+/// which reaches less there than elsewhere. Its own measurement shows it.
 #[test]
 fn measured_bandwidth_outranks_the_bound() {
     let topology = with(vec![Device { names: vec!["nvme0n1".into()], ..device("nvme0n1", 7, Some(25.6)) }]);

@@ -162,8 +162,8 @@ fn close_gaps(mut nodes: Vec<RankedNode>) -> Vec<RankedNode> {
     nodes
 }
 
-/// Sorts by rank, bandwidth, the target itself, distance and ID, best first; without bandwidth if it
-/// `is_equal`.
+/// Sorts by rank, bandwidth, the target itself, distance and ID, best first; without bandwidth if
+/// it `is_equal`.
 fn sort_nodes(nodes: &mut [RankedNode], topology: &Topology, target: NodeId, is_equal: bool) {
     let share = |node: &RankedNode| node.of_best.filter(|_| !is_equal).unwrap_or(0.0);
     let distance = |node| topology.distances.as_ref().and_then(|distances| distances.between(target, node));

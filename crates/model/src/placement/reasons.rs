@@ -76,7 +76,7 @@ fn reasons(target: &PlacementTarget, request: &PlacementRequest) -> Vec<String> 
     lines
 }
 
-/// Whether an expectation says more than the reason for the best nodes: not without a model.
+/// Whether an expectation adds to the reason for the best nodes: not without a model.
 fn is_worth_a_line(of: &DeviceExpectation) -> bool {
     !matches!(of.difference, BandwidthDifference::Unknown { why: UnknownDifference::PathsNotMeasured })
 }
