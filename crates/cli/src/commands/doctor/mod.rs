@@ -124,7 +124,7 @@ pub fn diagnose(
         devices: devices.iter().filter_map(name).collect(),
         verdict: devices.is_empty().then(|| numaio_report::verdict(topology, &models)).flatten(),
         findings: numaio_model::diagnose(&evidence, symptoms),
-        not_checked: not_checked,
+        not_checked,
     })
 }
 
