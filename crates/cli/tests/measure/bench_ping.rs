@@ -84,7 +84,7 @@ fn hostile_peers_lead_to_clear_errors() {
     let failed = |filter: &str, parts: &[&str]| {
         run_with_ssh(&home, &through(filter), &args).failed(1, parts);
     };
-    failed("sed -u 's/\"kind\":\"prepared\"/\"kind\":\"refused\",\"why\":\"no memory\"/'", &["no memory"]);
+    failed("sed -u 's/\"kind\":\"prepared\"/\"kind\":\"refused\",\"reason\":\"no memory\"/'", &["no memory"]);
     failed("sed -u 's/\"kind\":\"prepared\"/\"kind\":\"listening\",\"ports\":[]/'", &["unexpected answer"]);
     failed("sed -u 's/.*\"prepared\".*/garbage/'", &["invalid message"]);
 }
