@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// Show which hosts of a run are measured, running, queued, failed, lost or missing
 ///
 /// lost: the host ended without a report, by a node failure, time limit, cancellation or lost
-/// connection. half: its report cannot be read. missing: it has neither a report nor a job.
+/// connection. unreadable: its report cannot be read. missing: it has neither a report nor a job.
 ///
 /// Exit status: 0 if all hosts are measured, 1 if not.
 #[derive(Debug, Args)]
