@@ -188,7 +188,8 @@ fn corrupted_compressed_data_fails_only_its_file() {
     );
     let ports = format!("{}-65535", proxy.port);
     let args = ["--compress", "zstd", "--data-security", "none", "--data-port", &ports, "src/", "host:there"];
-    let message = "big: the peer sent compressed data that cannot be decompressed";
+    // More than ten files have this cause, and the rest of them is counted: big may be among those.
+    let message = "the peer sent compressed data that cannot be decompressed";
     copy(&home, &args).failed(3, &[message, "(destination)"]);
     assert!(home.0.join("there/empty").exists() && !home.0.join("there/big").exists());
     ssh(&home, PLAIN);
