@@ -18,6 +18,7 @@ mod guests;
 mod interleave;
 mod interrupt_costs;
 mod io;
+mod max_min;
 mod model_selection;
 mod pairs;
 mod placement;

@@ -1,5 +1,6 @@
 //! What each of several devices gets of the links and paths that they share.
 
+use crate::max_min::{fill, Wanted};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::Topology;
 
@@ -21,12 +22,7 @@ pub(super) fn below_bridges(topology: &Topology, devices: &[&Device], mut limits
 /// Divides a capacity among demands max-min fairly: none gets more than it demands, and what small
 /// ones leave goes to the others evenly.
 pub(super) fn fair_shares(capacity: f64, demands: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..demands.len()).collect();
-    order.sort_by(|one, other| demands[*one].total_cmp(&demands[*other]));
-    let (mut left, mut shares) = (capacity, vec![0.0; demands.len()]);
-    for (served, index) in order.into_iter().enumerate() {
-        shares[index] = demands[index].min(left / (demands.len() - served) as f64);
-        left -= shares[index];
-    }
-    shares
+    let wanted: Vec<Wanted> =
+        demands.iter().map(|most| Wanted { most: *most, weight: 1.0, cost: 1.0 }).collect();
+    fill(capacity, &wanted)
 }

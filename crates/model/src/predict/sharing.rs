@@ -4,6 +4,7 @@
 //! A model is a budget: each byte of a node costs a part of it, and nodes grow max-min fairly until
 //! it is used. Models differ in the cost of a byte and in what grows equally.
 
+use crate::max_min::{fill, Wanted};
 use numaio_machine::ids::NodeId;
 use numaio_schema::{SharingModel, SharingParameter};
 
@@ -180,36 +181,6 @@ impl SharingForm {
         let wanted: Vec<Wanted> = mix.parts.iter().zip(&by_link).map(wanted).collect();
         fill(cap, &wanted)
     }
-}
-
-/// A node that grows up to a rate, in proportion to a weight, for a cost per unit.
-#[derive(Debug, Clone, Copy)]
-struct Wanted {
-    most: f64,
-    weight: f64,
-    cost: f64,
-}
-
-/// Shares a budget max-min fairly (Bertsekas and Gallager, *Data Networks*, 6.5.2).
-fn fill(budget: f64, wanted: &[Wanted]) -> Vec<f64> {
-    let mut rates: Vec<f64> = wanted.iter().map(|one| one.most).collect();
-    let needed: f64 = wanted.iter().map(|one| one.most * one.cost).sum();
-    if needed <= budget {
-        return rates;
-    }
-    // Nodes that reach their rate at the lowest level stop first.
-    let mut order: Vec<usize> = (0..wanted.len()).filter(|index| wanted[*index].cost > 0.0).collect();
-    let level = |index: usize| wanted[index].most / wanted[index].weight;
-    order.sort_by(|a, b| level(*a).total_cmp(&level(*b)));
-    let mut left = budget;
-    let mut growing: f64 = order.iter().map(|index| wanted[*index].weight * wanted[*index].cost).sum();
-    for index in order {
-        let one = wanted[index];
-        rates[index] = one.most.min((left / growing).max(0.0) * one.weight);
-        left -= rates[index] * one.cost;
-        growing -= one.weight * one.cost;
-    }
-    rates
 }
 
 fn capped(mut rates: Vec<f64>, cap: f64) -> Vec<f64> {
