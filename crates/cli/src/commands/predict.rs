@@ -258,8 +258,7 @@ fn fit(args: &PredictArgs, known: &KnownDocuments, records: &[&IoRecord]) -> Res
 
 /// Returns the nodes with memory and without CPUs.
 fn memory_only(known: &KnownDocuments) -> NodeSet {
-    let nodes = |topology: &Topology| topology.memory_nodes().difference(&topology.cpu_nodes());
-    known.topology.as_ref().map(nodes).unwrap_or_default()
+    known.topology.as_ref().map(Topology::memory_only_nodes).unwrap_or_default()
 }
 
 fn other_direction(direction: OneDirection) -> &'static str {

@@ -289,6 +289,11 @@ impl Topology {
         self.nodes.iter().filter(|node| !node.cpus.is_empty()).map(|node| node.id).collect()
     }
 
+    /// Returns the nodes with memory and without online CPUs, ascending.
+    pub fn memory_only_nodes(&self) -> NodeSet {
+        self.memory_nodes().difference(&self.cpu_nodes())
+    }
+
     /// Returns a node's neighbors: other nodes with CPUs of the same package; none for a node
     /// without CPUs.
     pub fn neighbors(&self, id: NodeId) -> NodeSet {

@@ -216,8 +216,6 @@ fn measured_nodes(evidence: BandwidthEvidence<'_>, device: &Device, direction: D
     let Some(newest) = of_device.iter().find(has_direction).copied() else { return Vec::new() };
     let same: Vec<&IoRecord> =
         of_device.into_iter().filter(|record| record.method.engine == newest.method.engine).collect();
-    let nodes = evidence.topology.nodes.iter();
-    let memory_only: NodeSet = nodes.filter(|node| node.cpus.is_empty()).map(|node| node.id).collect();
     let model = device
         .locality
         .node
@@ -228,7 +226,7 @@ fn measured_nodes(evidence: BandwidthEvidence<'_>, device: &Device, direction: D
         link_bytes_per_s: None,
         direction,
         operation: None,
-        memory_only: &memory_only,
+        memory_only: &evidence.topology.memory_only_nodes(),
     };
     let measured_at = newest.provenance.measured_at;
     let Ok(fit) = capacities(&inputs, &[]) else { return Vec::new() };

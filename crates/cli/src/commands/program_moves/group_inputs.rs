@@ -128,8 +128,7 @@ fn build_device<'s>(
     let records: Vec<&IoRecord> =
         knowledge.records.iter().filter(|record| device.has_name(&record.device.name)).collect();
     let models: Vec<&Model> = knowledge.models.iter().collect();
-    let memory_only = knowledge.topology.nodes.iter().filter(|node| node.cpus.is_empty()).map(|node| node.id);
-    let rates = device_rates(node, read_share, &models, &records, &memory_only.collect());
+    let rates = device_rates(node, read_share, &models, &records, &knowledge.topology.memory_only_nodes());
     BalanceDevice {
         name: device.distinct_name(&knowledge.topology.devices),
         node,
