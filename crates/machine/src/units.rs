@@ -91,6 +91,16 @@ pub fn format_size(bytes: u64) -> String {
     format!("{} {}", shown(value), NAMES[name])
 }
 
+/// Formats a value with three significant digits, from 0.1 on.
+pub fn format_significant(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value if value >= 1.0 => format!("{value:.2}"),
+        value => format!("{value:.3}"),
+    }
+}
+
 /// Parses a size: `131072`, `128K`, `128KiB`, `1.5G` (powers of 1024), `2TB` (powers of 1000).
 ///
 /// # Errors

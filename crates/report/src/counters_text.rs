@@ -10,6 +10,7 @@ use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
 use numaio_machine::counters::{Counter, CounterSource, CounterUnit};
 use numaio_machine::ids::NodeId;
+use numaio_machine::units::format_significant;
 use numaio_schema::{
     CountedSubject, CounterCell, CounterRecord, CounterValue, FactorBasis, SchedulingFactors, WidthSource,
 };
@@ -161,7 +162,7 @@ fn write_factors(page: &mut TextPage, factors: &SchedulingFactors) {
         let factor = |row: usize, column: NodeId| {
             let pair =
                 factors.pairs.iter().find(|pair| (pair.cpu_node, pair.memory_node) == (rows[row], column));
-            (pair.map_or_else(|| "-".to_owned(), |pair| significant(pair.factor)), None)
+            (pair.map_or_else(|| "-".to_owned(), |pair| format_significant(pair.factor)), None)
         };
         let matrix = Matrix {
             rows: rows.iter().map(NodeId::to_string).collect(),
@@ -174,16 +175,6 @@ fn write_factors(page: &mut TextPage, factors: &SchedulingFactors) {
     }
     if let Some(missing) = &factors.missing {
         page.paragraph(2, 2, &format!("Missing: {missing}."));
-    }
-}
-
-/// Formats a value with three significant digits.
-fn significant(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value if value >= 1.0 => format!("{value:.2}"),
-        value => format!("{value:.3}"),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{DeviceBandwidth, ValueSource};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{format_nodes, NodeSet};
+use numaio_machine::units::format_significant;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
 
@@ -227,11 +228,8 @@ impl UnknownDifference {
     }
 }
 
-/// Formats a rate with three significant digits.
 fn gb(bytes_per_s: f64) -> String {
-    let value = bytes_per_s / 1e9;
-    let digits = (2.0 - value.abs().max(1e-3).log10().floor()).clamp(0.0, 3.0) as usize;
-    format!("{value:.digits$} GB/s")
+    format!("{} GB/s", format_significant(bytes_per_s / 1e9))
 }
 
 #[cfg(test)]
