@@ -41,7 +41,8 @@ pub use classes::{classify, Point};
 pub use compare::{agreement, compare, ComparisonContext};
 pub use cost::{placement_cost, CostEvidence, PlacementCost};
 pub use device_bandwidth::{
-    device_limit, expect_bandwidth, first_difference, BandwidthEvidence, BandwidthSubject, FirstDifference,
+    bench_command, device_limit, expect_bandwidth, first_difference, BandwidthEvidence, BandwidthSubject,
+    FirstDifference,
 };
 pub use devices::{
     describe_devices, device_threads, DescribedDevices, DeviceEvidence, NamedDocument, OverrideError,

@@ -25,7 +25,8 @@ pub fn device_limit(
         let (bytes_per_s, link) = narrowest_link(topology, device)?;
         Some(DeviceBandwidth::Known { bytes_per_s, source: ValueSource::Link { link } })
     };
-    measured.or_else(links).unwrap_or_else(|| DeviceBandwidth::Unknown { measure: bench_command(device) })
+    let unknown = || DeviceBandwidth::Unknown { measure: bench_command(&device.name(), Some(device.kind)) };
+    measured.or_else(links).unwrap_or_else(unknown)
 }
 
 /// Returns the records of a device that may rank nodes.
@@ -88,11 +89,12 @@ pub(crate) fn link_limit(link: PcieLink) -> (f64, String) {
     (link.max_data_bytes_per_s(), format!("PCIe {} GT/s x{}", link.gt_per_s, link.lanes))
 }
 
-fn bench_command(device: &Device) -> String {
-    let name = device.name();
-    match device.kind {
-        DeviceKind::Network | DeviceKind::Rdma => format!("numaio bench net --nic {name} --peer HOST"),
-        DeviceKind::Gpu | DeviceKind::Accelerator => format!("numaio bench gpu --device {name}"),
+/// Returns the command that measures a device; disks are only read.
+pub fn bench_command(name: &str, kind: Option<DeviceKind>) -> String {
+    match kind {
+        Some(DeviceKind::Network) => "numaio bench net --peer HOST".to_owned(),
+        Some(DeviceKind::Rdma) => format!("numaio bench rdma --peer HOST --device {name}"),
+        Some(DeviceKind::Gpu | DeviceKind::Accelerator) => format!("numaio bench gpu --device {name}"),
         _ => format!("numaio bench disk --device {name} --direction read"),
     }
 }

@@ -12,6 +12,6 @@ mod sharing;
 mod tests;
 
 pub use expectation::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
-pub use limits::device_limit;
+pub use limits::{bench_command, device_limit};
 pub(crate) use limits::{link_limit, port_limit};
 pub use sharing::{first_difference, FirstDifference};

@@ -2,7 +2,7 @@
 
 use super::draft::DeviceDraft;
 use super::evidence::{BothWays, DeviceEvidence, MeasuredName};
-use crate::device_bandwidth::{link_limit, port_limit};
+use crate::device_bandwidth::{bench_command, link_limit, port_limit};
 use numaio_machine::devices::{Device, DeviceKind, LocalitySource};
 use numaio_machine::inventory::{BlockDevice, FileSystem, LinkState, Media, NetworkInterface};
 use numaio_machine::set::NodeSet;
@@ -109,7 +109,7 @@ fn of_disk(evidence: &DeviceEvidence<'_>, disk: &BlockDevice) -> DeviceDraft {
     }
     let measure = match mounts.first() {
         Some(mount) => format!("numaio bench disk --file {mount}"),
-        None => format!("numaio bench disk --device {} --direction read", disk.name),
+        None => bench_command(&disk.name, None),
     };
     let base = draft(disk.name.clone(), kind.value, rates, &measure);
     DeviceDraft {
@@ -237,7 +237,12 @@ fn of_interface(evidence: &DeviceEvidence<'_>, interface: &NetworkInterface) -> 
         kind: Sourced::discovered(kind, "the network interfaces"),
         nodes,
         members: interface.members.clone(),
-        ..draft(interface.name.clone(), kind, rates, "numaio bench net --peer HOST")
+        ..draft(
+            interface.name.clone(),
+            kind,
+            rates,
+            &bench_command(&interface.name, Some(DeviceKind::Network)),
+        )
     }
 }
 

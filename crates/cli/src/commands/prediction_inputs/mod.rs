@@ -158,14 +158,11 @@ fn read(paths: &[PathBuf]) -> Result<Vec<Document>, Failure> {
 
 /// Returns the command that measures a device.
 fn bench_command(device: Option<&str>, kind: Option<DeviceKind>) -> String {
-    let name = device.unwrap_or("DEV");
+    use DeviceKind::{Accelerator, Gpu, Network, Rdma};
+    let command = numaio_model::bench_command(device.unwrap_or("DEV"), kind);
     match kind {
-        Some(DeviceKind::Network) => "numaio bench net --peer HOST".to_owned(),
-        Some(DeviceKind::Rdma) => format!("numaio bench rdma --peer HOST --device {name}"),
-        Some(DeviceKind::Gpu | DeviceKind::Accelerator) => format!("numaio bench gpu --device {name}"),
-        _ => format!(
-            "numaio bench disk --device {name} --direction read, or with --file PATH for both directions"
-        ),
+        Some(Network | Rdma | Gpu | Accelerator) => command,
+        _ => format!("{command}, or with --file PATH for both directions"),
     }
 }
 
