@@ -25,7 +25,7 @@ pub struct DeviceExpectation {
     pub beside: Vec<String>,
     /// Whether the nodes differ.
     pub difference: BandwidthDifference,
-    /// The nodes, by ID; empty if the difference is unknown.
+    /// The nodes, by ID: without a limit by their paths, and empty if no path is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<ExpectedBandwidth>,
 }
@@ -103,7 +103,7 @@ pub enum ExpectationSource {
 }
 
 impl DeviceExpectation {
-    /// Returns the bandwidth of the best node; `None` if the difference is unknown.
+    /// Returns the bandwidth of the best node; `None` without nodes.
     pub fn best_bytes_per_s(&self) -> Option<f64> {
         self.nodes.iter().map(|node| node.bytes_per_s).max_by(f64::total_cmp)
     }

@@ -2,7 +2,6 @@
 
 use super::fair_share::{below_bridges, fair_shares};
 use super::limits::{device_limit, of_device};
-
 use crate::classes::{classify, Point};
 use crate::model_selection::{of_target, select_model};
 use crate::{capacities, CapacityInputs, ClassOptions};
@@ -29,6 +28,17 @@ pub struct BandwidthEvidence<'a> {
     pub records: &'a [&'a IoRecord],
 }
 
+/// A device whose bandwidth is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct BandwidthSubject<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its node, if known.
+    pub node: Option<NodeId>,
+    /// The device of the topology; `None` for what is not in it, whose limit is unknown.
+    pub device: Option<&'a Device>,
+}
+
 impl<'a> BandwidthSubject<'a> {
     /// Returns a device of a topology as a subject; `name` is the one to show.
     pub fn of(device: &'a Device, name: &'a str) -> Self {
@@ -46,17 +56,6 @@ struct Value {
     source: ExpectationSource,
     point: Point,
     path: Option<f64>,
-}
-
-/// A device whose bandwidth is asked for.
-#[derive(Debug, Clone, Copy)]
-pub struct BandwidthSubject<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its node, if known.
-    pub node: Option<NodeId>,
-    /// The device of the topology; `None` for what is not in it, whose limit is unknown.
-    pub device: Option<&'a Device>,
 }
 
 /// Returns what a device can transfer in a direction with buffers on each node.
@@ -122,21 +121,16 @@ impl<'a> Paths<'a> {
             of_target(model, target).find(|one| one.direction == direction)
         });
         let first = subject.node.map(|node| topology.neighbors(node).union(&NodeSet::one(node)));
-        let limit = |device| device_limit(topology, device, evidence.records, direction);
-        let of_device = subject.device.map(limit);
+        let limit_of = |device| device_limit(topology, device, evidence.records, direction);
+        let unknown = || DeviceBandwidth::Unknown { measure: "numaio bench".to_owned() };
+        let limit = subject.device.map_or_else(unknown, limit_of);
         let demands = subject.device.and_then(|device| {
             let all: Vec<&Device> = iter::once(device).chain(sharers.iter().copied()).collect();
-            let limits: Option<Vec<f64>> = all.iter().map(|device| limit(device).bytes_per_s()).collect();
+            let beside = sharers.iter().map(|sharer| limit_of(sharer).bytes_per_s());
+            let limits: Option<Vec<f64>> = iter::once(limit.bytes_per_s()).chain(beside).collect();
             Some(below_bridges(topology, &all, limits?))
         });
-        Self {
-            target: subject.node,
-            model,
-            first: first.unwrap_or_default(),
-            limit: of_device
-                .unwrap_or_else(|| DeviceBandwidth::Unknown { measure: "numaio bench".to_owned() }),
-            demands,
-        }
+        Self { target: subject.node, model, first: first.unwrap_or_default(), limit, demands }
     }
 
     /// Returns the upper bound of each node, and why they do not show whether the nodes differ.

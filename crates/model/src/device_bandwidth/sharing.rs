@@ -40,11 +40,11 @@ pub fn first_difference(
         |count: &usize| of_first(*count).is_some_and(|found| found.difference == BandwidthDifference::Some);
     let count = (1..=devices.len()).find(differs)?;
     let all = of_first(devices.len())?;
-    let slowest = all.nodes.iter().min_by(|one, other| one.bytes_per_s.total_cmp(&other.bytes_per_s))?.node;
+    let (slowest, of_best) = all.slowest()?;
     Some(FirstDifference {
         devices: devices.iter().map(|device| device.name()).collect(),
         count,
         slowest,
-        loss: 1.0 - all.of_best(slowest)?,
+        loss: 1.0 - of_best,
     })
 }

@@ -44,8 +44,7 @@ pub(super) fn nodes(
             let known = by_bandwidth.map(|(_, nodes)| nodes);
             (Basis::Topology, rank_by_topology(topology, target, usable, known))
         });
-    let is_equal = expected.iter().all(|of| of.difference == BandwidthDifference::None);
-    sort_nodes(&mut nodes, topology, target, is_equal);
+    sort_nodes(&mut nodes, topology, target, is_equal(&expected));
     if request.hint == PlacementHint::Cpu {
         reverse_for_cpu(&mut nodes);
     }
@@ -65,8 +64,13 @@ fn expectations(
     wanted.into_iter().map(of).collect()
 }
 
+/// Whether no node is better for the device's bandwidth, in any direction that is expected.
+pub(super) fn is_equal(expected: &[DeviceExpectation]) -> bool {
+    !expected.is_empty() && expected.iter().all(|of| of.difference == BandwidthDifference::None)
+}
+
 /// Ranks all nodes equally, without information.
-pub(super) fn alike(usable: &NodeSet) -> Vec<RankedNode> {
+fn alike(usable: &NodeSet) -> Vec<RankedNode> {
     usable.iter().map(|node| RankedNode { node, rank: 1, of_best: None }).collect()
 }
 

@@ -1,6 +1,6 @@
 //! The reasons of a placement, as text.
 
-use super::rank::combine_targets;
+use super::rank::{combine_targets, is_equal};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::workload::Direction;
@@ -85,13 +85,11 @@ fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
     let best: NodeSet = target.nodes.iter().filter(|node| node.rank == 1).map(|node| node.node).collect();
     let direction = request.direction.map_or("both directions", Direction::name);
     let device = &target.device;
-    let is_equal = !target.expected.is_empty()
-        && target.expected.iter().all(|of| of.difference == BandwidthDifference::None);
     let have = if best.len() == 1 { "has" } else { "have" };
     let nodes = format_nodes(&best);
     match (&target.basis, request.hint) {
         (Basis::Nothing, _) => format!("{device}: its node is unknown"),
-        (Basis::Model { .. } | Basis::Device { .. }, _) if is_equal => format!(
+        (Basis::Model { .. } | Basis::Device { .. }, _) if is_equal(&target.expected) => format!(
             "{device}: every node gives it the same bandwidth ({direction}); latency and interrupts favor near nodes"
         ),
         (_, PlacementHint::Cpu) => format!("{device}: {nodes} matter least to its bandwidth"),
