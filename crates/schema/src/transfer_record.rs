@@ -274,7 +274,7 @@ pub struct DaemonState {
     /// Running sessions of admitted users, and an entry without user for each other class.
     pub active: Vec<ActiveSessions>,
     /// Connections whose client has not been admitted.
-    pub opening: u64,
+    pub unauthenticated: u64,
     /// Connections and sessions that wait for a slot.
     pub waiting: u64,
     /// Records that could not be written since the daemon started.

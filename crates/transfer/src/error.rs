@@ -180,7 +180,7 @@ pub enum TransferError {
         host: String,
     },
     /// A path has no last component that could be the name of a file.
-    #[error("{path}: no name")]
+    #[error("{path} does not end with a name: append the name of the file or directory")]
     NoName {
         /// The path.
         path: PathBuf,

@@ -82,37 +82,37 @@ fn the_user_with_fewer_tasks_is_next() {
 #[test]
 fn higher_priority_suspends_a_transfer_after_its_turn() {
     let mut broker = broker(1);
-    let turn = broker.policy.turn.expect("a turn");
+    let time_slice = broker.policy.time_slice.expect("a time slice");
     broker.submit(Duration::ZERO, TaskId(1), request("a", &[DISK])).expect("room");
     broker.submit(SECOND, TaskId(2), Request { priority: 1, ..request("b", &[DISK]) }).expect("room");
     broker.poll(SECOND);
     assert_eq!(view(&broker, SECOND, 2).state, TaskState::Waiting);
-    assert_eq!(broker.wake(SECOND), Some(turn));
-    let events = broker.poll(turn);
+    assert_eq!(broker.wake(SECOND), Some(time_slice));
+    let events = broker.poll(time_slice);
     assert_eq!(events[0], Event::Suspended { id: TaskId(1), turn: 0 });
-    assert_eq!(view(&broker, turn, 2).state, TaskState::Transferring);
-    assert_eq!(view(&broker, turn, 1).state, TaskState::Suspended);
-    broker.end(2 * turn, TaskId(2));
-    assert_eq!(view(&broker, turn, 1).state, TaskState::Transferring);
+    assert_eq!(view(&broker, time_slice, 2).state, TaskState::Transferring);
+    assert_eq!(view(&broker, time_slice, 1).state, TaskState::Suspended);
+    broker.end(2 * time_slice, TaskId(2));
+    assert_eq!(view(&broker, time_slice, 1).state, TaskState::Transferring);
 }
 
 #[test]
-fn users_of_one_priority_take_turns_of_their_patience() {
+fn users_of_one_priority_preempt_after_their_wait() {
     let mut broker = broker(1);
-    let patience = broker.policy.patience;
+    let wait = broker.policy.preemption_wait;
     for (id, user) in [(1, "a"), (2, "a"), (3, "b")] {
         broker.submit(Duration::ZERO, TaskId(id), request(user, &[DISK])).expect("room");
     }
-    broker.poll(patience - SECOND);
+    broker.poll(wait - SECOND);
     assert_eq!(view(&broker, SECOND, 1).state, TaskState::Transferring);
     let states = |broker: &Broker, now| [1, 2, 3].map(|id| view(broker, now, id).state);
-    assert_eq!(broker.wake(patience - SECOND), Some(patience));
-    broker.poll(patience);
+    assert_eq!(broker.wake(wait - SECOND), Some(wait));
+    broker.poll(wait);
     let (waiting, running) = (TaskState::Waiting, TaskState::Transferring);
-    assert_eq!(states(&broker, patience), [TaskState::Suspended, waiting, running]);
+    assert_eq!(states(&broker, wait), [TaskState::Suspended, waiting, running]);
     // The second task of the first user waited for longer than its first one.
-    broker.poll(2 * patience);
-    assert_eq!(states(&broker, 2 * patience), [TaskState::Suspended, running, TaskState::Suspended]);
+    broker.poll(2 * wait);
+    assert_eq!(states(&broker, 2 * wait), [TaskState::Suspended, running, TaskState::Suspended]);
 }
 
 #[test]
@@ -151,15 +151,15 @@ fn more_tasks_than_threads_have_one_each() {
 #[test]
 fn devices_are_kept_free_for_a_task_that_waited_for_long() {
     let mut broker = broker(1);
-    let patience = broker.policy.patience;
+    let wait = broker.policy.preemption_wait;
     broker.submit(Duration::ZERO, TaskId(1), request("a", &[DISK])).expect("room");
     broker.submit(Duration::ZERO, TaskId(2), request("a", &[DISK, NIC])).expect("room");
-    broker.submit(patience, TaskId(3), request("c", &[NIC])).expect("room");
-    let waits = view(&broker, patience, 3);
+    broker.submit(wait, TaskId(3), request("c", &[NIC])).expect("room");
+    let waits = view(&broker, wait, 3);
     assert_eq!((waits.state, waits.reason), (TaskState::Waiting, Some(WaitReason::KeptFree(NIC))));
-    broker.end(patience, TaskId(1));
-    assert_eq!(view(&broker, patience, 2).state, TaskState::Transferring);
-    assert_eq!(view(&broker, patience, 3).state, TaskState::Transferring);
+    broker.end(wait, TaskId(1));
+    assert_eq!(view(&broker, wait, 2).state, TaskState::Transferring);
+    assert_eq!(view(&broker, wait, 3).state, TaskState::Transferring);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn start_is_estimated_from_sizes_and_rates() {
 #[test]
 fn both_hosts_give_back_the_threads_of_a_suspended_transfer() {
     let (mut first, mut second) = (broker(1), broker(1));
-    let turn = first.policy.turn.expect("a turn");
+    let time_slice = first.policy.time_slice.expect("a time slice");
     let ordered = |order| Request { order, ..request("a", &[DISK]) };
     first.submit(Duration::ZERO, TaskId(1), ordered(HostOrder::First)).expect("room");
     second.submit(Duration::ZERO, TaskId(1), ordered(HostOrder::Second)).expect("room");
@@ -253,18 +253,18 @@ fn both_hosts_give_back_the_threads_of_a_suspended_transfer() {
     first.peer_offered(SECOND, TaskId(1), 1, Some(100));
     assert_eq!(rate(&first, 1), Some(100));
     // A task of the second host alone takes the threads.
-    second.submit(turn, TaskId(2), Request { priority: 1, ..request("b", &[DISK]) }).expect("room");
-    second.poll(2 * turn);
-    assert_eq!(view(&second, 2 * turn, 2).state, TaskState::Transferring);
-    first.peer_suspended(2 * turn, TaskId(1), 1);
+    second.submit(time_slice, TaskId(2), Request { priority: 1, ..request("b", &[DISK]) }).expect("room");
+    second.poll(2 * time_slice);
+    assert_eq!(view(&second, 2 * time_slice, 2).state, TaskState::Transferring);
+    first.peer_suspended(2 * time_slice, TaskId(1), 1);
     // The first host begins another turn, and messages of the last one count no longer.
-    first.peer_offered(2 * turn, TaskId(1), 1, Some(100));
-    let again = view(&first, 2 * turn, 1);
+    first.peer_offered(2 * time_slice, TaskId(1), 1, Some(100));
+    let again = view(&first, 2 * time_slice, 1);
     assert_eq!((again.state, again.reason), (TaskState::Active, Some(WaitReason::Peer)));
-    second.peer_suspended(2 * turn, TaskId(1), 1);
-    second.peer_offered(2 * turn, TaskId(1), 2, Some(60));
-    assert_eq!(view(&second, 2 * turn, 1).reason, Some(WaitReason::Threads(DISK)));
-    second.end(3 * turn, TaskId(2));
-    first.peer_offered(3 * turn, TaskId(1), 2, Some(60));
+    second.peer_suspended(2 * time_slice, TaskId(1), 1);
+    second.peer_offered(2 * time_slice, TaskId(1), 2, Some(60));
+    assert_eq!(view(&second, 2 * time_slice, 1).reason, Some(WaitReason::Threads(DISK)));
+    second.end(3 * time_slice, TaskId(2));
+    first.peer_offered(3 * time_slice, TaskId(1), 2, Some(60));
     assert_eq!([rate(&first, 1), rate(&second, 1)], [Some(60); 2]);
 }

@@ -75,7 +75,12 @@ pub struct World {
 
 fn policy() -> Policy {
     let seconds = Duration::from_secs;
-    Policy { aging: seconds(60), patience: seconds(120), turn: Some(seconds(5)), ..Policy::default() }
+    Policy {
+        aging: seconds(60),
+        preemption_wait: seconds(120),
+        time_slice: Some(seconds(5)),
+        ..Policy::default()
+    }
 }
 
 fn resources(chance: &mut Chance, count: usize) -> Vec<Resource> {
@@ -410,7 +415,7 @@ pub fn assert_bounded_waiting(chance: &mut Chance, seed: u64) {
     }
     submit(&mut broker, now, 0, "patient", 0, &[0, 1]);
     // Each step of aging outweighs one step of priority; then its devices are kept free.
-    let bound = policy.aging * (priority as u32 + 1) + policy.patience + Duration::from_secs(60);
+    let bound = policy.aging * (priority as u32 + 1) + policy.preemption_wait + Duration::from_secs(60);
     loop {
         now += Duration::from_millis(500 + chance.below(2_000));
         broker.poll(now);

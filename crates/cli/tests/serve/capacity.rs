@@ -81,7 +81,7 @@ fn sessions_share_the_bandwidth_of_a_device_fairly_by_user() {
 fn higher_priority_suspends_a_session_which_continues_later() {
     let [alice, bob] = [User::new(), User::new()];
     let users = [(&alice, "alice", ""), (&bob, "bob", "priority = 9\n")];
-    let Some(daemon) = shared("[limits]\nturn_seconds = 1\n", "threads = 1", &users) else {
+    let Some(daemon) = shared("[limits]\ntime_slice_seconds = 1\n", "threads = 1", &users) else {
         return skipped("no device is known for the directory of the test");
     };
     let mut slow = alice.copying_slowly(&daemon, "1M");

@@ -449,7 +449,7 @@ fn is_closed(mut socket: &TcpStream) -> bool {
 
 #[test]
 fn unauthenticated_connections_are_closed() {
-    let (daemon, user) = open("[limits]\nopening_seconds = 1\nper_address = 3\n");
+    let (daemon, user) = open("[limits]\nlogin_grace_seconds = 1\nper_address = 3\n");
     let connect = || TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
     let mut noisy = connect();
     noisy.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
@@ -477,7 +477,7 @@ fn unauthenticated_connections_are_closed() {
 
 #[test]
 fn limits_unauthenticated_connections_per_address() {
-    let (daemon, user) = open("[limits]\nopening_seconds = 600\nper_address = 2\n");
+    let (daemon, user) = open("[limits]\nlogin_grace_seconds = 600\nper_address = 2\n");
     let connect = || {
         let mut socket = TcpStream::connect(("127.0.0.1", daemon.port)).expect("a daemon");
         // The start of a handshake makes the daemon start a session process.

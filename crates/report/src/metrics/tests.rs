@@ -100,7 +100,7 @@ fn state() -> DaemonState {
         boot: None,
         written_at: 1,
         active: vec![active("alice", 2), active("bob", 1)],
-        opening: 0,
+        unauthenticated: 0,
         waiting: 4,
         lost_records: 3,
     }

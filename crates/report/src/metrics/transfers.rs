@@ -76,8 +76,8 @@ pub fn add_daemon(table: &mut MetricTable, daemon: DaemonStatus<'_>, by_user: bo
         active.add(user_labels(&sessions.user, &sessions.user_class, by_user), sessions.sessions);
     }
     table
-        .gauge("numaio_sessions_opening", None, "Connections that are being authenticated")
-        .add(Vec::new(), state.opening);
+        .gauge("numaio_sessions_unauthenticated", None, "Connections that are being authenticated")
+        .add(Vec::new(), state.unauthenticated);
     table
         .gauge("numaio_sessions_waiting", None, "Connections that wait for a slot, and sessions in the queue")
         .add(Vec::new(), state.waiting);

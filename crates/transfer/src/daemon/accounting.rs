@@ -163,7 +163,7 @@ impl DaemonProcess {
             boot: self.boot.clone(),
             written_at: seconds_since_1970(SystemTime::now()),
             active,
-            opening: counts.opening,
+            unauthenticated: counts.unauthenticated,
             waiting: counts.waiting,
             lost_records,
         }

@@ -117,8 +117,8 @@ impl CapacityQueue {
     pub fn new(devices: Vec<DeviceCapacity>, limits: &Limits, host: String) -> Arc<Self> {
         // Connections limit the queue.
         let (waiting, waiting_per_user) = (usize::MAX, usize::MAX);
-        let (turn, patience) = (Some(limits.turn), limits.patience);
-        let policy = Policy { waiting, waiting_per_user, turn, patience, ..Policy::default() };
+        let (time_slice, preemption_wait) = (Some(limits.time_slice), limits.preemption_wait);
+        let policy = Policy { waiting, waiting_per_user, time_slice, preemption_wait, ..Policy::default() };
         let broker = Broker::new(resources(&devices), policy);
         let state = QueueState { broker, entries: BTreeMap::new(), next: 0, is_closed: false };
         let (state, changed) = (Mutex::new(state), Condvar::new());
@@ -468,12 +468,12 @@ impl Drop for QueuedTransferPlace {
 }
 
 impl QueuedTransferPlace {
-    /// Waits until the transfer may begin, at most for `patience`, and returns what it has.
+    /// Waits until the transfer may begin, at most for `limit`, and returns what it has.
     ///
     /// # Errors
     /// The daemon is shutting down.
-    pub fn wait(&self, patience: Duration) -> Result<LentCapacity, String> {
-        let deadline = Instant::now() + patience;
+    pub fn wait(&self, limit: Duration) -> Result<LentCapacity, String> {
+        let deadline = Instant::now() + limit;
         let mut state = self.queue.state();
         loop {
             let now = self.queue.began.elapsed();

@@ -223,7 +223,7 @@ impl AcceptedConnection {
     /// Passes a data connection to its session; starts a session for any other connection.
     fn admit(&self, pending_slot: PendingSlot, socket: TcpStream) -> io::Result<()> {
         let LoadedConfig { config, .. } = &*self.daemon.loaded;
-        let limit = config.limits.opening;
+        let limit = config.limits.login_grace;
         let began = Instant::now();
         socket.set_nonblocking(false)?;
         let ticket = match Ticket::of(&socket, limit) {
@@ -339,7 +339,7 @@ impl AcceptedConnection {
         ticket: Ticket,
     ) -> io::Result<()> {
         let (ours, theirs) = UnixStream::pair()?;
-        ours.set_write_timeout(Some(self.daemon.loaded.config.limits.opening))?;
+        ours.set_write_timeout(Some(self.daemon.loaded.config.limits.login_grace))?;
         hand_over(ipc, &theirs)?;
         drop(theirs);
         let Some(claim) = self.daemon.pending.claim(ticket) else { return Ok(()) };
@@ -384,7 +384,7 @@ fn admit_session(
     loaded: &LoadedConfig,
     (caller, address, began): (SocketAddr, Option<IpAddr>, Instant),
 ) -> io::Result<FirstReport> {
-    let limit = loaded.config.limits.opening;
+    let limit = loaded.config.limits.login_grace;
     ipc.set_write_timeout(Some(limit))?;
     send(ipc, &SessionStart { config: loaded.text.clone(), caller: caller.to_string() })?;
     let report =

@@ -135,8 +135,13 @@ mod tests {
     use std::thread;
 
     const LIMIT: Duration = Duration::from_secs(20);
-    const LIMITS: Limits =
-        Limits { connections: 1, per_address: 1, opening: LIMIT, turn: LIMIT, patience: LIMIT };
+    const LIMITS: Limits = Limits {
+        connections: 1,
+        per_address: 1,
+        login_grace: LIMIT,
+        time_slice: LIMIT,
+        preemption_wait: LIMIT,
+    };
 
     fn network(last: u8) -> IpAddr {
         Ipv4Addr::new(192, 0, 2, last).into()

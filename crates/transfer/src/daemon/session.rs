@@ -202,12 +202,12 @@ fn serve(
     let own = keys::read(&config.key.value)?.keys()?;
     // Confine the process before it reads anything from an unauthenticated peer.
     let unresponsive = |name: &str| log.error(&format!("{caller}: root '{name}' does not respond"));
-    let roots = open_roots(config, config.limits.opening / 2, open_root, unresponsive);
+    let roots = open_roots(config, config.limits.login_grace / 2, open_root, unresponsive);
     let rules: Vec<_> =
         roots.iter().filter_map(|(root, rights)| Some((root.directory()?, *rights))).collect();
     confine(&rules)?;
     // The daemon enforces the time limit; this one applies only if the daemon has exited.
-    let limit = 2 * config.limits.opening;
+    let limit = 2 * config.limits.login_grace;
     let mut channel =
         accept(socket, &own, limit).map_err(|error| DaemonError::NoSessionChannel(error.to_string()))?;
     identity.borrow_mut().authenticate(config, channel.peer());

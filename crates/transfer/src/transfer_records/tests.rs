@@ -126,7 +126,7 @@ fn state_of_another_process_is_not_running() {
         boot: None,
         written_at: 0,
         active: Vec::new(),
-        opening: 0,
+        unauthenticated: 0,
         waiting: 0,
         lost_records: 0,
     };

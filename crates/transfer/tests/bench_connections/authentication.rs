@@ -151,7 +151,10 @@ fn started_process_that_is_not_a_server_is_reported() {
         assert!(matches!(error, PeerError::NotNumaio { .. }), "{script}: {error}");
     }
     let other = connect_to_script(r#"echo '{"numaio_net":7,"port":7,"token":"x"}'; cat"#, LIMIT);
-    assert_eq!(other.to_string(), "numaio on 127.0.0.1 uses protocol version 7, and this one version 1");
+    assert_eq!(
+        other.to_string(),
+        "numaio on 127.0.0.1 has protocol version 7, this numaio 1: install one version on both hosts"
+    );
     let refused = r#"echo '{"numaio_net":1}'; echo '{"kind":"refused","reason":"no"}'; cat"#;
     let error = connect_to_script(refused, LIMIT);
     assert_eq!(error.to_string(), "127.0.0.1 rejected the session: no");

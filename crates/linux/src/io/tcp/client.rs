@@ -76,7 +76,7 @@ pub enum PeerError {
         seconds: u64,
     },
     /// The peer has another version of the protocol.
-    #[error("numaio on {peer} uses protocol version {theirs}, and this one version {PROTOCOL}")]
+    #[error("numaio on {peer} has protocol version {theirs}, this numaio {PROTOCOL}: install one version on both hosts")]
     OtherVersion {
         /// The peer.
         peer: String,
@@ -161,10 +161,6 @@ impl Peer {
             placement: path.peer_placement.clone(),
             congestion: path.congestion.clone(),
         };
-        if run.congestion.is_some() && self.host.congestion.is_none() {
-            let why = format!("numaio on {} is too old to set it", self.name);
-            return Err(refused("congestion control", &why));
-        }
         run.check_limits().map_err(|why| refused("TCP streams", &why))?;
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         let endpoint = channel.start_run(&Request::Run(run.clone()))?;

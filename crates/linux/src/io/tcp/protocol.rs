@@ -200,9 +200,7 @@ pub struct HostInfo {
     pub nodes: Vec<HostNode>,
     /// Interface of the session, or `None` if unknown.
     pub interface: Option<Interface>,
-    /// Congestion control of its streams; `None` if it is unknown, or if the server is of a version
-    /// that ignores [`RunRequest::congestion`].
-    #[serde(default)]
+    /// Congestion control of its streams; `None` if it is unknown.
     pub congestion: Option<String>,
 }
 

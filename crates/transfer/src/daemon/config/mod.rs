@@ -63,7 +63,7 @@ pub struct Config {
     pub devices: Vec<DeviceOverride>,
 }
 
-/// Limits for all clients together, unauthenticated ones included, and their turns.
+/// Limits for all clients together, unauthenticated ones included, and their time slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Concurrent connections.
@@ -71,11 +71,11 @@ pub struct Limits {
     /// Concurrent connections of an IPv4 address, or of an IPv6 network of 64 bits.
     pub per_address: usize,
     /// How long a client may take to authenticate.
-    pub opening: Duration,
+    pub login_grace: Duration,
     /// How long a session transfers before one of higher priority may suspend it.
-    pub turn: Duration,
+    pub time_slice: Duration,
     /// How long a session waits before it suspends those of other users with the same priority.
-    pub patience: Duration,
+    pub preemption_wait: Duration,
 }
 
 /// Programs of local users.
@@ -257,17 +257,17 @@ impl Limits {
             return Self {
                 connections: 64,
                 per_address: 16,
-                opening: seconds(10),
-                turn: seconds(30),
-                patience: seconds(300),
+                login_grace: seconds(10),
+                time_slice: seconds(30),
+                preemption_wait: seconds(300),
             };
         };
         let limits = Self {
             connections: fields.number("connections", 1..=4096, 64) as usize,
             per_address: fields.number("per_address", 1..=4096, 16) as usize,
-            opening: seconds(fields.number("opening_seconds", 1..=600, 10)),
-            turn: seconds(fields.number("turn_seconds", 1..=86_400, 30)),
-            patience: seconds(fields.number("patience_seconds", 1..=86_400, 300)),
+            login_grace: seconds(fields.number("login_grace_seconds", 1..=600, 10)),
+            time_slice: seconds(fields.number("time_slice_seconds", 1..=86_400, 30)),
+            preemption_wait: seconds(fields.number("preemption_wait_seconds", 1..=86_400, 300)),
         };
         fields.end();
         limits

@@ -20,9 +20,9 @@ fn defaults_match_the_documentation() {
     assert_eq!((config.as_root, config.stop.as_secs()), (false, 60));
     assert_eq!((config.log.format.name(), config.log.level.name()), ("text", "info"));
     assert_eq!((config.records.clone(), config.class_of("u")), (None, "user"));
-    let Limits { connections, per_address, opening, turn, patience } = config.limits;
+    let Limits { connections, per_address, login_grace, time_slice, preemption_wait } = config.limits;
     assert_eq!((connections, per_address), (64, 16));
-    assert_eq!([opening, turn, patience].map(|limit| limit.as_secs()), [10, 30, 300]);
+    assert_eq!([login_grace, time_slice, preemption_wait].map(|limit| limit.as_secs()), [10, 30, 300]);
     assert_eq!(config.local, None);
     let user = &config.users["u"];
     assert_eq!((user.sessions, user.streams, user.bytes_per_second), (4, 8, None));
@@ -94,7 +94,7 @@ stop_seconds = -1
 colour = \"blue\"
 [limits]
 connections = 0
-opening_seconds = 1.5
+login_grace_seconds = 1.5
 [root.\"a/b\"]
 path = \"/r\"
 read = [\"u\", \"missing\", 3]
@@ -117,7 +117,7 @@ sessions = 0x10
         "4: stop_seconds: expected an integer from 0 to 86400",
         "5: unknown field \"colour\"; expected one of listen, key, as_root, stop_seconds, log_format, log_level, records, keep_days, limits, user, root, local, device",
         "7: limits: connections: expected an integer from 1 to 4096",
-        "8: limits: opening_seconds: expected an integer from 1 to 600",
+        "8: limits: login_grace_seconds: expected an integer from 1 to 600",
         "9: root \"a/b\": expected a name of 1 to 64 ASCII letters, digits, _, - and ., not starting with - or .",
         "11: root \"a/b\": read: [user.missing] is missing",
         "11: root \"a/b\": read: expected strings",
@@ -188,8 +188,13 @@ fn with(field: &str, value: Option<&str>) -> Result<Config, Vec<ConfigError>> {
         // Keeps the number of lines, so that the results are comparable.
         None => "\n".to_owned(),
     };
-    let limits =
-        in_table(&["connections", "per_address", "opening_seconds", "turn_seconds", "patience_seconds"]);
+    let limits = in_table(&[
+        "connections",
+        "per_address",
+        "login_grace_seconds",
+        "time_slice_seconds",
+        "preemption_wait_seconds",
+    ]);
     Config::parse(&format!(
         "key = \"/k\"\nrecords = \"/records\"\n{}[limits]\n{limits}[root.r]\npath = \"/r\"\nread = \"*\"\n[local]\n{}[user.u]\nkeys = \"{KEY}\"\n{}",
         in_table(&["stop_seconds", "keep_days"]),
@@ -233,9 +238,9 @@ fn documentation_lists_defaults_and_ranges() {
         "keep_days",
         "connections",
         "per_address",
-        "opening_seconds",
-        "turn_seconds",
-        "patience_seconds",
+        "login_grace_seconds",
+        "time_slice_seconds",
+        "preemption_wait_seconds",
         "transfers",
         "sessions",
         "priority",

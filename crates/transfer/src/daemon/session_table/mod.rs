@@ -94,7 +94,7 @@ pub struct SessionCounts {
     /// Sessions by admitted user.
     pub active: BTreeMap<String, u64>,
     /// Sessions whose user has not been admitted.
-    pub opening: u64,
+    pub unauthenticated: u64,
     /// Connections that wait for a slot, and sessions in the queue.
     pub waiting: u64,
 }
@@ -114,11 +114,11 @@ impl SessionTable {
         for session in sessions.all.values() {
             match &session.user {
                 Some(user) => *counts.active.entry(user.clone()).or_default() += 1,
-                None => counts.opening += 1,
+                None => counts.unauthenticated += 1,
             }
         }
         // Sessions in the queue have no user yet.
-        counts.opening = counts.opening.saturating_sub(queued);
+        counts.unauthenticated = counts.unauthenticated.saturating_sub(queued);
         counts
     }
 
