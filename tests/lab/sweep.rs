@@ -59,7 +59,7 @@ fn emulator_counts_the_local_and_remote_bytes_of_each_pair() {
     });
 }
 
-/// The rates of the machine's description within 3 %, and its three classes of pairs: local, same
+/// The rates of the machine's description within 5 %, and its three classes of pairs: local, same
 /// package, other package (Braithwaite et al., 2012, Table 4), by rule `measured`.
 #[test]
 fn sweep_of_a_stream_program_has_the_rates_and_classes_of_amd_2p() {
@@ -102,7 +102,7 @@ fn sweep_of_a_stream_program_has_the_rates_and_classes_of_amd_2p() {
             let expected = rate("load").min(rate("store")) * scale;
             let found = cell.figure.median().expect("a figure");
             note_value("share of the rate", format_args!("{:.3}", found / expected));
-            assert!((found / expected - 1.0).abs() < 0.03, "{row} on {column}: {found}, expected {expected}");
+            assert!((found / expected - 1.0).abs() < 0.05, "{row} on {column}: {found}, expected {expected}");
             let checked: Vec<_> = cell.figure.visits.iter().map(|visit| &visit.residency).collect();
             // Two arrays of 2 MiB. Visits may be sampled before all pages are touched.
             assert!(
