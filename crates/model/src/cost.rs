@@ -389,7 +389,7 @@ mod tests {
         program.devices.push(DeviceUse {
             device: "sda".into(),
             node: None,
-            share: 1.0,
+            share: Some(1.0),
             reached_via: String::new(),
         });
         let cost = placement_cost(&evidence, &program);

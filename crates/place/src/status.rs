@@ -130,7 +130,7 @@ mod tests {
             name: "sda".into(),
             kind: DeviceKind::Block,
             pci: None,
-            share: 0.5,
+            share: Some(0.5),
             nodes,
         };
         Resolved {
@@ -142,7 +142,7 @@ mod tests {
                 step(Some(2), "node 1"),
             ],
             devices: vec![device],
-            nodes: vec![NearNode { node: NodeId(1), share: 0.5 }],
+            nodes: vec![NearNode { node: NodeId(1), share: Some(0.5) }],
             findings: Vec::new(),
         }
     }

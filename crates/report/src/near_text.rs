@@ -56,11 +56,12 @@ fn devices(page: &mut TextPage, devices: &[NearDevice]) {
         return;
     }
     let titles = [("DEVICE", Align::Left), ("KIND", Align::Left), ("PCI", Align::Left)];
+    let has_shares = devices.iter().any(|device| device.share.is_some());
     let mut table = Table::new(titles.into_iter().chain([("NODE", Align::Right), ("SHARE", Align::Right)]));
     for device in devices {
         let pci = device.pci.map(|pci| pci.to_string()).unwrap_or_default();
         let node = if device.nodes.is_empty() { "unknown".to_owned() } else { device.nodes.to_string() };
-        let share = percent(device.share);
+        let share = if has_shares { share(device.share) } else { String::new() };
         table.row([
             device.name.clone().into(),
             device.kind.name().into(),
@@ -72,13 +73,23 @@ fn devices(page: &mut TextPage, devices: &[NearDevice]) {
     page.table(2, &table.without_empty_columns());
 }
 
+/// Formats a share of I/O.
+fn share(share: Option<f64>) -> String {
+    share.map_or_else(|| "unknown".to_owned(), percent)
+}
+
 fn nodes(nodes: &[NearNode]) -> String {
+    let list = |each: Vec<String>| format!("Near nodes {}", each.join(", "));
     match nodes {
         [] => "Node unknown.".to_owned(),
         [only] => format!("Near node {}.", only.node),
+        several if several.iter().all(|near| near.share.is_none()) => {
+            let each = several.iter().map(|near| near.node.to_string()).collect();
+            format!("{}; their shares are unknown.", list(each))
+        }
         several => {
-            let each = several.iter().map(|near| format!("{} ({})", near.node, percent(near.share)));
-            format!("Near nodes {}.", each.collect::<Vec<String>>().join(", "))
+            let each = several.iter().map(|near| format!("{} ({})", near.node, share(near.share)));
+            format!("{}.", list(each.collect()))
         }
     }
 }

@@ -176,7 +176,7 @@ fn resolve_devices<'a>(
         if resolved.devices.is_empty() {
             return Err(failure::unresolved(&resolved));
         }
-        for device in resolved.devices.iter().filter_map(|near| topology.devices.get(near.index)) {
+        for device in resolved.carrying().filter_map(|near| topology.devices.get(near.index)) {
             if device.irqs.is_empty() {
                 return Err(no_interrupts(device));
             }

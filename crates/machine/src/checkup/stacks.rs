@@ -27,7 +27,7 @@ pub fn stacks(root: &dyn Sysfs) -> Vec<Handle> {
 
 /// Reports a stack that spans sockets: part of its data always crosses between them.
 pub fn split_stack(topology: &Topology, stack: &Resolved) -> Option<Symptom> {
-    let carrying: Vec<_> = stack.devices.iter().filter(|device| device.share > 0.0).collect();
+    let carrying: Vec<_> = stack.devices.iter().filter(|device| device.carries()).collect();
     let mut packages: BTreeSet<PackageId> = BTreeSet::new();
     for device in &carrying {
         let node = topology.node(device.nodes.first()?)?;

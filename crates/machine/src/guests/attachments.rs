@@ -264,7 +264,5 @@ fn handle(
         physical_function: None,
         unresolved: None,
     };
-    // Standby devices of a bond carry nothing.
-    let carrying = found.devices.iter().filter(|near| near.share > 0.0 || found.devices.len() == 1);
-    carrying.map(device).collect()
+    found.carrying().map(device).collect()
 }

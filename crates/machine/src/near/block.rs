@@ -1,8 +1,9 @@
 //! Resolution of block devices to the devices below them (`Documentation/ABI/stable/sysfs-block`,
 //! `Documentation/ABI/testing/sysfs-block-dm`, `Documentation/admin-guide/md.rst`).
 
-use super::fabric;
+use super::members::Members;
 use super::walk::{Position, Resource, Walk};
+use super::{fabric, mapper, md};
 use crate::sysfs::SysfsExt;
 
 /// Follows a block device.
@@ -24,9 +25,7 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     }
     let slaves = walk.root().names(&format!("{path}/slaves"));
     if !slaves.is_empty() {
-        let value = format!("{}: {}", stack(walk, &path), slaves.join(" "));
-        let below = slaves.into_iter().map(Resource::Block).collect();
-        return walk.follow_all(at, below, &format!("{path}/slaves"), &value);
+        return through_members(walk, at, name, &path, slaves);
     }
     if fabric::follow(walk, at, name, &path) {
         return;
@@ -34,6 +33,37 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     match walk.device_at(&path) {
         Some(device) => walk.reach(at, device, &path),
         None => without_device(walk, at, name, &path),
+    }
+}
+
+/// Follows the devices below a RAID, a mapping or another stacked device.
+fn through_members(walk: &mut Walk, at: Position, name: &str, path: &str, slaves: Vec<String>) {
+    let root = walk.root();
+    let known = md::members(root, path, &slaves).or_else(|| mapper::members(root, path, &slaves));
+    let stack = known.unwrap_or_else(|| other_stack(walk, name, path, slaves));
+    let source = format!("{path}/slaves");
+    if !name.starts_with("drbd") {
+        return walk.follow_members(at, stack, Resource::Block, &source);
+    }
+    let at = walk.divide(at, "its peer has a copy, too");
+    let what = "Not followed: its peer gets all writes, and sysfs does not have the connection to it.";
+    walk.not_followed(at, name, what, "Name the peer as host:NAME, too; drbdsetup show lists it.");
+    walk.follow_members(at, stack, Resource::Block, &source);
+}
+
+/// Returns the members of a stacked device that is neither a RAID nor a mapping.
+fn other_stack(walk: &Walk, name: &str, path: &str, slaves: Vec<String>) -> Members {
+    let mode = walk.text(&format!("{path}/bcache/cache_mode"));
+    match mode {
+        Some(modes) => {
+            let mode = modes.split_whitespace().find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'));
+            let kind = format!("bcache {}", mode.unwrap_or(&modes));
+            Members::unpromised(slaves, &kind, "bcache selects the cache or the backing device by request")
+        }
+        None => {
+            let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            Members::unpromised(slaves, kind, "numaio does not know how this driver divides I/O")
+        }
     }
 }
 
@@ -45,43 +75,44 @@ fn without_device(walk: &mut Walk, at: Position, name: &str, path: &str) {
     if !named.is_empty() {
         return walk.reach_all(at, &named, path);
     }
-    let made_of =
-        |word: &str| name.strip_prefix(word).is_some_and(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
-    let (rule, what, remedy) = match () {
-        () if made_of("zram") || made_of("ram") || made_of("brd") => (
+    let backing = format!("{path}/backing_dev");
+    if let Some(file) = walk.text(&backing).filter(|file| file.starts_with('/')) {
+        let at = walk.divide(at, "idle pages are on the backing device, and others in memory");
+        let what = "Not followed: most of its pages are in memory.";
+        walk.not_followed(at, name, what, "List the nodes' memory with numaio topology.");
+        return walk.follow(at, Resource::Path(file.clone()), &backing, &file);
+    }
+    let driver = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let (rule, what, remedy) = match driver {
+        "zram" | "ram" | "brd" => (
             "near-memory",
             "It is backed by memory, not by a device.",
             "Name the nodes of its memory instead.",
         ),
-        () if made_of("loop") => ("near-no-device", "No file is attached to it.", "Attach one with losetup."),
-        () if made_of("zd") => (
-            "near-no-device",
-            "It is a ZFS volume, and the kernel does not report its pool.",
+        "loop" => ("near-no-device", "No file is attached to it.", "Attach one with losetup."),
+        "md" | "dm-" => ("near-no-device", "It has no members.", "Assemble it, or name a disk."),
+        "zd" => (
+            "near-not-followed",
+            "Not followed: it is a ZFS volume, and the kernel does not report its pool.",
             "Name a directory of that pool.",
         ),
-        () => (
-            "near-no-device",
-            "The kernel reports no device below it.",
+        "ublkb" => (
+            "near-not-followed",
+            "Not followed: a program serves it, and the kernel does not report its device.",
+            "Name that device, or the program as pid:N; ublk list names it.",
+        ),
+        "rbd" => (
+            "near-not-followed",
+            "Not followed: sysfs does not have the servers of its data.",
+            "Name a server of the cluster as host:NAME.",
+        ),
+        _ => (
+            "near-not-followed",
+            "Not followed: the kernel reports no device below it.",
             "Name the device that its driver uses, or the server as host:NAME.",
         ),
     };
     walk.dead_end(at, rule, name, what, remedy);
-}
-
-/// Returns the kind of a stacked device: kind and name of a mapping, or the level of a RAID.
-fn stack(walk: &Walk, path: &str) -> String {
-    if let Some(name) = walk.text(&format!("{path}/dm/name")) {
-        let uuid = walk.text(&format!("{path}/dm/uuid")).unwrap_or_default();
-        let kind = match uuid.split('-').next().unwrap_or_default() {
-            "LVM" => "logical volume",
-            "CRYPT" => "encrypted",
-            "mpath" => "multipath",
-            part if part.starts_with("part") => "partition",
-            _ => "mapped",
-        };
-        return format!("{kind} {name}");
-    }
-    walk.text(&format!("{path}/md/level")).unwrap_or_else(|| "on".to_owned())
 }
 
 /// Returns the block device with a device mapper name (`vg-data`), and the file with that name.

@@ -1,6 +1,8 @@
 //! Resolution of networked disks: NVMe over fabrics, iSCSI, network block devices.
 
 use super::handle::split_port;
+use super::members::{Division, Members};
+use super::paths;
 use super::walk::{Position, Resource, Walk};
 use crate::sysfs::SysfsExt;
 
@@ -13,7 +15,7 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str, path: &str) -> b
         return true;
     }
     if parent.contains("/nvme-subsystem/") {
-        return through_controllers(walk, at, parent);
+        return through_controllers(walk, at, name, parent);
     }
     if let Some(session) = session_of(path) {
         return through_session(walk, at, &session);
@@ -26,14 +28,20 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str, path: &str) -> b
     true
 }
 
-/// Follows the controllers of a subsystem, each a path to the same namespaces.
-fn through_controllers(walk: &mut Walk, at: Position, subsystem: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
-    let is_controller = |name: &String| name.strip_prefix("nvme").is_some_and(is_number);
-    let controllers: Vec<String> = walk.root().names(subsystem).into_iter().filter(is_controller).collect();
-    let found = !controllers.is_empty();
-    let value = format!("controllers: {}", controllers.join(" "));
-    walk.follow_all(at, controllers.into_iter().map(Resource::Nvme).collect(), subsystem, &value);
+/// Follows the controllers of a subsystem, each a path to the same disks
+/// (`Documentation/admin-guide/nvme-multipath.rst`).
+fn through_controllers(walk: &mut Walk, at: Position, name: &str, subsystem: &str) -> bool {
+    let members = paths::controllers(walk.root(), subsystem, name);
+    let found = !members.is_empty();
+    let policy = walk.text(&format!("{subsystem}/iopolicy"));
+    let division = match policy.as_deref() {
+        Some("round-robin") => Division::Even,
+        Some("queue-depth") => Division::Unpromised("a request uses the path with the fewest requests"),
+        Some("numa") => Division::Unpromised("requests of a CPU use the path that is nearest to its node"),
+        _ => Division::Unpromised("the iopolicy is unknown"),
+    };
+    let kind = format!("controllers {}", policy.unwrap_or_default()).trim_end().to_owned();
+    walk.follow_members(at, Members { members, division, kind }, Resource::Nvme, subsystem);
     found
 }
 
@@ -108,7 +116,7 @@ fn through_session(walk: &mut Walk, at: Position, session: &str) -> bool {
         .map(|host| split_port(&host).map_or_else(|| host.clone(), |(name, _)| name.to_owned()))
         .collect();
     let found = !hosts.is_empty();
-    let value = format!("iSCSI of {}", hosts.join(" "));
-    walk.follow_all(at, hosts.into_iter().map(Resource::Host).collect(), session, &value);
+    let stack = Members::unpromised(hosts, "iSCSI", "the session has several connections");
+    walk.follow_members(at, stack, Resource::Host, session);
     found
 }

@@ -1,9 +1,11 @@
 //! Resolution of files and directories through their file systems.
 
 use super::host::locate_failed;
+use super::members::Members;
 use super::mounts::{self, Mount};
+use super::servers::{self, Servers};
 use super::walk::{Position, Resource, Walk};
-use super::{block, gpu, names, servers};
+use super::{block, gpu, names};
 use crate::locate::{DeviceNumber, LocateError, LocateExt, PathFacts, PathKind};
 use crate::sysfs::SysfsExt;
 
@@ -15,6 +17,9 @@ const NVIDIA: u32 = 195;
 const MAX_LAYERS: usize = 501;
 /// File systems backed by memory.
 const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "rootfs", "devtmpfs", "hugetlbfs"];
+
+/// Why the shares of the devices of a file system are unknown.
+const OF_FILE_SYSTEM: &str = "the file system selects devices for each extent";
 
 /// Follows a path.
 pub(super) fn follow(walk: &mut Walk, at: Position, path: &str) {
@@ -135,33 +140,49 @@ fn on_mount(walk: &mut Walk, at: Position, facts: &PathFacts, mountinfo: &str) {
 /// Follows a network file system by its servers, or another file system by its mount source.
 fn by_source(walk: &mut Walk, at: Position, mount: &Mount, mountinfo: &str) {
     let servers = servers::of(walk, mount);
-    if !servers.is_empty() {
-        let value = format!("servers: {}", servers.join(" "));
-        return walk.follow_all(at, servers.into_iter().map(Resource::Host).collect(), mountinfo, &value);
+    if !servers.names.is_empty() {
+        return through_servers(walk, at, mount, servers, mountinfo);
     }
     if mount.source.starts_with('/') && !mount.source.starts_with("//") {
         return through_disks(walk, at, mount, vec![mount.source.clone()], mountinfo);
     }
     let (what, remedy) = match mount.kind.as_str() {
         "virtiofs" | "9p" => (
-            "The host of this virtual machine stores its files, and the guest cannot see the device.",
+            "Not followed: the host of this virtual machine stores its files, and the guest cannot see the device.",
             "Name the device on the host.",
         ),
         kind if kind.starts_with("fuse") => (
-            "A program serves it, and the kernel does not report its device.",
+            "Not followed: a program serves it, and the kernel does not report its device.",
             "Name that device, or the program as pid:N.",
         ),
         _ => (
-            "The kernel reports neither a device nor a server of this file system.",
+            "Not followed: the kernel reports neither a device nor a server of this file system.",
             "Name a device, or a server as host:NAME.",
         ),
     };
-    walk.dead_end(at, "near-no-device", &mount.place, what, remedy);
+    walk.dead_end(at, "near-not-followed", &mount.place, what, remedy);
+}
+
+/// Follows the servers of a network file system.
+fn through_servers(walk: &mut Walk, at: Position, mount: &Mount, servers: Servers, mountinfo: &str) {
+    let mut at = at;
+    if !servers.hold_data {
+        at = walk.divide(at, "other servers can have its data");
+        let what = "Not followed: the mount names servers of its metadata, and others can have its data.";
+        walk.not_followed(at, &mount.place, what, "Name a server of its data as host:NAME.");
+    }
+    let why = "each file is on some of the servers";
+    walk.follow_members(at, Members::unpromised(servers.names, "servers", why), Resource::Host, mountinfo);
 }
 
 /// Follows device files, or the mounted file itself.
 fn through_disks(walk: &mut Walk, at: Position, mount: &Mount, paths: Vec<String>, mountinfo: &str) {
-    walk.follow_all(at, paths.into_iter().map(Resource::Path).collect(), mountinfo, &mount.source);
+    walk.follow_members(
+        at,
+        Members::unpromised(paths, &mount.kind, OF_FILE_SYSTEM),
+        Resource::Path,
+        mountinfo,
+    );
 }
 
 /// Follows all devices of the btrfs file system with the mounted device (`fs/btrfs/sysfs.c`).
@@ -176,8 +197,8 @@ fn btrfs(walk: &mut Walk, at: Position, mount: &Mount) {
     let all = folders.map(|folder| (walk.root().names(&folder), folder));
     match all.into_iter().find(|(names, _)| names.contains(&mounted)) {
         Some((names, folder)) => {
-            let value = names.join(" ");
-            walk.follow_all(at, names.into_iter().map(Resource::Block).collect(), &folder, &value);
+            let stack = Members::unpromised(names, "btrfs", OF_FILE_SYSTEM);
+            walk.follow_members(at, stack, Resource::Block, &folder);
         }
         None => walk.follow(at, Resource::Block(mounted), &mount.source, "the mounted device"),
     }
@@ -199,11 +220,8 @@ fn zfs(walk: &mut Walk, at: Position, mount: &Mount) {
         .collect();
     // udev also records the label for the disk of a labeled partition: keep the partition only.
     let inner = |path: &&String| !paths.iter().any(|other| other.starts_with(&format!("{path}/")));
-    let disks: Vec<Resource> = paths
-        .iter()
-        .filter(inner)
-        .filter_map(|path| path.rsplit('/').next().map(|name| Resource::Block(name.to_owned())))
-        .collect();
+    let disks: Vec<String> =
+        paths.iter().filter(inner).filter_map(|path| path.rsplit('/').next().map(str::to_owned)).collect();
     if disks.is_empty() {
         let what = format!("Neither the kernel nor udev lists the devices of ZFS pool {pool}.");
         return walk.dead_end(
@@ -214,7 +232,8 @@ fn zfs(walk: &mut Walk, at: Position, mount: &Mount) {
             "Name the devices that zpool status lists.",
         );
     }
-    walk.follow_all(at, disks, LABELS, &format!("zfs_member {pool}"));
+    let stack = Members::unpromised(disks, &format!("zfs_member {pool}"), OF_FILE_SYSTEM);
+    walk.follow_members(at, stack, Resource::Block, LABELS);
 }
 
 /// Follows the layers of an overlay (`Documentation/filesystems/overlayfs.rst`): the layer that
@@ -237,8 +256,9 @@ fn overlay(walk: &mut Walk, at: Position, mount: &Mount, facts: &PathFacts) {
         let what = "The overlay's layers are not visible to this process, as in a container.";
         return walk.dead_end(at, "near-layers-hidden", &mount.place, what, "Resolve the path on the host.");
     }
-    let paths = holders.into_iter().map(|(path, _)| Resource::Path(path)).collect();
-    walk.follow_all(at, paths, "its layers", &mount.options);
+    let paths = holders.into_iter().map(|(path, _)| path);
+    let stack = Members::unpromised(paths, "layers", "each file is in one of the layers");
+    walk.follow_members(at, stack, Resource::Path, "mount options");
 }
 
 /// Returns the directories of an overlay, the upper first; colons in lower ones may be escaped.

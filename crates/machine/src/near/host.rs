@@ -35,7 +35,10 @@ pub(super) fn follow_address(walk: &mut Walk, at: Position, address: IpAddr) {
         Ok(routes) => routes,
         Err(error) => return locate_failed(walk, at, &address.to_string(), &error),
     };
-    let sum: u64 = routes.iter().map(|route| u64::from(route.weight)).sum();
+    let at = match routes.len() {
+        0 | 1 => at,
+        _ => walk.divide(at, "each connection uses one next hop, by the hash of its addresses"),
+    };
     for route in routes {
         let mut value = format!("dev {}", route.interface);
         let add = |value: &mut String, word: &str, address: Option<IpAddr>| {
@@ -46,8 +49,10 @@ pub(super) fn follow_address(walk: &mut Walk, at: Position, address: IpAddr) {
         add(&mut value, "via", route.gateway);
         add(&mut value, "src", route.source);
         value.push_str(&format!(" table {}", route.table));
-        let part = at.part(f64::from(route.weight) / sum.max(1) as f64);
-        walk.follow(part, Resource::Net(route.interface), &format!("route to {address}"), &value);
+        if route.weight > 1 {
+            value.push_str(&format!(" weight {}", route.weight));
+        }
+        walk.follow(at, Resource::Net(route.interface), &format!("route to {address}"), &value);
     }
 }
 

@@ -11,12 +11,17 @@ pub(crate) mod file;
 mod gpu;
 mod handle;
 mod host;
+mod mapper;
+mod md;
+mod members;
 pub(crate) mod mounts;
 mod names;
 mod net;
+mod paths;
 mod process;
 mod resolved;
 pub(crate) mod servers;
+mod shares;
 mod sockets;
 mod walk;
 

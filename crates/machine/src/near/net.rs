@@ -1,6 +1,10 @@
 //! Resolution of network interfaces to the devices below them
 //! (`Documentation/ABI/testing/sysfs-class-net`, `Documentation/networking/bonding.rst`).
+//!
+//! The interfaces below one decide before the device of the interface itself: that of a netvsc or
+//! net_failover is a fallback, and that of a DSA port only manages the switch.
 
+use super::members::{Division, Member, Members};
 use super::walk::{Position, Resource, Walk};
 use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;
@@ -8,6 +12,9 @@ use std::collections::BTreeSet;
 const NET: &str = "/sys/class/net";
 /// `ARPHRD_LOOPBACK` (`include/uapi/linux/if_arp.h`).
 const LOOPBACK: &str = "772";
+/// `ARPHRD_TUNNEL`, `ARPHRD_TUNNEL6`, `ARPHRD_SIT`, `ARPHRD_IPGRE` and `ARPHRD_IP6GRE`: their `iflink` is the
+/// interface that they are bound to.
+const TUNNELS: [&str; 5] = ["768", "769", "776", "778", "823"];
 
 /// Follows an interface.
 pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
@@ -15,9 +22,6 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
         let what = "This machine has no such network interface.";
         return walk.dead_end(at, "near-no-interface", name, what, "List interfaces with ip link.");
     };
-    if let Some(device) = walk.device_at(&path) {
-        return walk.reach(at, device, &path);
-    }
     if walk.text(&format!("{path}/type")).as_deref() == Some(LOOPBACK) {
         let what = "It is the loopback interface: its traffic reaches no device.";
         return walk.dead_end(
@@ -36,28 +40,30 @@ pub(super) fn follow(walk: &mut Walk, at: Position, name: &str) {
     if !lower.is_empty() {
         return interface.through_lower(walk, at, lower);
     }
-    interface.through_link(walk, at);
+    match walk.device_at(&path) {
+        Some(device) => walk.reach(at, device, &path),
+        None => interface.through_link(walk, at),
+    }
 }
 
-/// Follows an RDMA device to its PCI function, or without one or for a bond to its network
-/// interfaces (`Documentation/ABI/stable/sysfs-class-infiniband`).
+/// Follows an RDMA device to its PCI function, or a software device to its network interface
+/// (`Documentation/ABI/stable/sysfs-class-infiniband`).
+///
+/// A device that bonds the ports of a card transfers all data by its own function, and the card
+/// selects the port; a bond of several cards leaves each its RDMA device.
 pub(super) fn follow_rdma(walk: &mut Walk, at: Position, name: &str) {
     let entry = format!("/sys/class/infiniband/{name}");
-    let interfaces = rdma_interfaces(walk, &entry);
-    let bonded = |name: &String| walk.root().exists(&format!("{NET}/{name}/bonding"));
     let own = walk.root().resolve(&entry).ok().and_then(|path| Some((walk.device_at(&path)?, path)));
-    match own {
-        Some((device, path)) if !interfaces.iter().any(bonded) => walk.reach(at, device, &path),
-        _ if interfaces.is_empty() => {
-            let what = "It is a software RDMA device without a network interface below it.";
-            walk.dead_end(at, "near-software", name, what, "Name the network interface it uses.");
-        }
-        _ => {
-            let source = format!("{entry}/ports");
-            let value = interfaces.iter().cloned().collect::<Vec<String>>().join(" ");
-            walk.follow_all(at, interfaces.into_iter().map(Resource::Net).collect(), &source, &value);
-        }
+    if let Some((device, path)) = own {
+        return walk.reach(at, device, &path);
     }
+    let interfaces = rdma_interfaces(walk, &entry);
+    if interfaces.is_empty() {
+        let what = "Not followed: it is a software RDMA device without a network interface below it.";
+        return walk.dead_end(at, "near-software", name, what, "Name the network interface it uses.");
+    }
+    let stack = Members::unpromised(interfaces, "ports", "each connection uses one port");
+    walk.follow_members(at, stack, Resource::Net, &format!("{entry}/ports"));
 }
 
 /// Returns the interfaces of an RDMA device's ports; software RDMA names its interface in `parent`.
@@ -95,20 +101,88 @@ impl Interface<'_> {
         slaves.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Follows the lower interfaces of a bond, a team, a VLAN, a macvlan, an ipvlan.
+    /// Follows the lower interfaces of a bond, a team, a VLAN, a macvlan, an ipvlan, a netvsc.
     fn through_lower(&self, walk: &mut Walk, at: Position, lower: Vec<String>) {
-        let mode = walk.text(&format!("{}/bonding/mode", self.path)).unwrap_or_default();
+        let bond = walk.text(&format!("{}/bonding/mode", self.path));
         let source = format!("{}/lower_*", self.path);
-        let active_file = format!("{}/bonding/active_slave", self.path);
-        // While all links are down, none is active and any can become active.
-        let active = walk.text(&active_file).filter(|_| mode.starts_with("active-backup"));
-        let Some(active) = active.filter(|active| lower.contains(active)) else {
-            let value = words([&self.kind(walk), mode.as_str(), &lower.join(" ")]);
-            return through_all(walk, at, lower, &source, &value);
+        let mut stack = match bond {
+            Some(mode) => self.bond(walk, &mode, lower),
+            None if self.is_virtual() || self.kind(walk) == "dsa" => {
+                let member = |name: String| Member { idle: link_down(walk, &name), name };
+                let members = lower.into_iter().map(member).collect();
+                let division = Division::Unpromised("numaio does not know how this driver divides packets");
+                Members { members, division, kind: self.kind(walk) }
+            }
+            None => return self.through_failover(walk, at, lower, &source),
         };
-        for name in lower {
-            let (share, role) = if name == active { (1.0, "active") } else { (0.0, "standby") };
-            walk.follow(at.part(share), Resource::Net(name), &active_file, &format!("{mode}; {role}"));
+        stack.keep_only_member();
+        walk.follow_members(at, stack, Resource::Net, &source);
+    }
+
+    /// Returns the ports of a bond (`drivers/net/bonding/bond_main.c`).
+    fn bond(&self, walk: &Walk, mode: &str, lower: Vec<String>) -> Members {
+        let text = |file: &str| walk.text(&format!("{}/bonding/{file}", self.path));
+        let (active, aggregator) = (text("active_slave"), text("ad_aggregator"));
+        let name_of_mode = mode.split(' ').next().unwrap_or_default();
+        let idle = |name: &str| {
+            let of_port = |file: &str| walk.text(&format!("{NET}/{name}/bonding_slave/{file}"));
+            let other_aggregator =
+                || of_port("ad_aggregator_id").zip(aggregator.clone()).is_some_and(|(own, used)| own != used);
+            match name_of_mode {
+                "active-backup" if active.as_deref() == Some(name) => None,
+                "active-backup" => Some("standby".to_owned()),
+                _ if of_port("mii_status").is_some_and(|status| status == "down") => {
+                    Some("link down".to_owned())
+                }
+                "802.3ad" if other_aggregator() => Some("in another aggregator".to_owned()),
+                _ if of_port("state").is_some_and(|state| state == "backup") => Some("backup".to_owned()),
+                _ => link_down(walk, name),
+            }
+        };
+        let division = match name_of_mode {
+            "balance-rr" => Division::Even,
+            "broadcast" => Division::Unpromised("every port sends all packets"),
+            "balance-tlb" | "balance-alb" => Division::Unpromised("connections move between ports by load"),
+            _ => Division::Unpromised("each connection uses one port, by the hash of its addresses"),
+        };
+        let members = lower.into_iter().map(|name| Member { idle: idle(&name), name }).collect();
+        Members { members, division, kind: format!("bond {mode}") }
+    }
+
+    /// Follows the data path of an interface with a virtual function (`drivers/net/hyperv/netvsc_drv.c`:
+    /// `netvsc_start_xmit`, `drivers/net/net_failover.c`: `net_failover_start_xmit`): the function while it has
+    /// a link, or else the paravirtual device.
+    fn through_failover(&self, walk: &mut Walk, at: Position, lower: Vec<String>, source: &str) {
+        let device = |path: &str| walk.root().resolve(&format!("{path}/device")).ok();
+        let own = device(self.path);
+        let is_standby = |name: &String| own.is_some() && device(&format!("{NET}/{name}")) == own;
+        let (standby, functions): (Vec<String>, Vec<String>) = lower.into_iter().partition(is_standby);
+        let states = functions.into_iter().map(|name| Member { idle: link_down(walk, &name), name });
+        let mut members: Vec<Member> = states.collect();
+        let uses_function = members.iter().any(|member| member.idle.is_none());
+        let idle = uses_function.then(|| "standby".to_owned());
+        members.extend(standby.into_iter().map(|name| Member { name, idle: idle.clone() }));
+        let has_data_path = members.iter().any(|member| member.idle.is_none());
+        let kind = "failover".to_owned();
+        if has_data_path {
+            let stack = Members { members, division: Division::Even, kind };
+            return walk.follow_members(at, stack, Resource::Net, source);
+        }
+        for Member { name, idle } in members {
+            walk.follow(
+                at.part(0.0),
+                Resource::Net(name),
+                source,
+                &format!("{kind}: {}", idle.unwrap_or_default()),
+            );
+        }
+        match walk.device_at(self.path) {
+            Some(device) => walk.reach(at, device, self.path),
+            None => {
+                let what =
+                    "Its virtual function has no link, and its paravirtual device is not a PCI device.";
+                walk.dead_end(at, "near-software", self.name, what, "Set the link of the function up.");
+            }
         }
     }
 
@@ -130,8 +204,13 @@ impl Interface<'_> {
             let remedy = "Name the peer as host:NAME, or the outgoing network interface.";
             return walk.dead_end(at, "near-bridge-inside", self.name, what, remedy);
         }
-        let value = words(["bridge of", &ports.join(" ")]);
-        through_all(walk, at, out, &source, &value);
+        let member =
+            |name: String| Member { idle: blocked(walk, &name).or_else(|| link_down(walk, &name)), name };
+        let members = out.into_iter().map(member).collect();
+        let division = Division::Unpromised("the address table selects the port of each packet");
+        let mut stack = Members { members, division, kind: "bridge".to_owned() };
+        stack.keep_only_member();
+        walk.follow_members(at, stack, Resource::Net, &source);
     }
 
     /// Returns whether it is the host's end of a guest's or container's interface: a tap or veth.
@@ -159,9 +238,16 @@ impl Interface<'_> {
             return walk.follow(at, Resource::Net(bridge), &source, "its bridge");
         }
         let Some(linked) = self.linked(walk) else {
-            let what = "It is a virtual interface without a device below it.";
+            let kind = self.kind(walk);
+            let what = format!(
+                "Not followed: it is a virtual interface{} without a device below it.",
+                match kind.as_str() {
+                    "" => String::new(),
+                    kind => format!(" ({kind})"),
+                }
+            );
             let remedy = "Name the outgoing network interface of its packets, or the peer as host:NAME.";
-            return walk.dead_end(at, "near-software", self.name, what, remedy);
+            return walk.dead_end(at, "near-software", self.name, &what, remedy);
         };
         let source = format!("{}/iflink", self.path);
         match self.peer(walk, linked) {
@@ -200,7 +286,9 @@ impl Interface<'_> {
     /// Returns whether it has a lower interface: by `/proc/net/vlan` on kernels without `lower_`
     /// links (before Linux 3.9), and by the type of a tunnel.
     fn stands_on(&self, walk: &Walk) -> bool {
-        matches!(self.kind(walk).as_str(), "vlan" | "vxlan" | "macvlan" | "gre")
+        let hardware = walk.text(&format!("{}/type", self.path)).unwrap_or_default();
+        matches!(self.kind(walk).as_str(), "vlan" | "vxlan" | "macvlan" | "ipvlan")
+            || TUNNELS.contains(&hardware.as_str())
             || walk.root().exists(&format!("/proc/net/vlan/{}", self.name))
     }
 
@@ -211,23 +299,25 @@ impl Interface<'_> {
     }
 }
 
-/// Follows interfaces with shares by link speed, or even shares if a speed is unknown.
-fn through_all(walk: &mut Walk, at: Position, names: Vec<String>, source: &str, value: &str) {
-    let speeds: Option<Vec<f64>> = names.iter().map(|name| speed(walk, name)).collect();
-    let speeds = speeds.unwrap_or_else(|| vec![1.0; names.len()]);
-    let sum: f64 = speeds.iter().sum();
-    for (name, speed) in names.into_iter().zip(speeds) {
-        walk.follow(at.part(speed / sum), Resource::Net(name), source, value);
+/// Returns the state in which spanning tree or the administrator blocks a port of a bridge
+/// (`include/uapi/linux/if_bridge.h`: `BR_STATE_FORWARDING`).
+fn blocked(walk: &Walk, name: &str) -> Option<String> {
+    let state = walk.text(&format!("{NET}/{name}/brport/state"))?;
+    (state != "3").then(|| "does not forward".to_owned())
+}
+
+/// Returns the state of an interface that cannot send: disabled, or without a link; `None` if it can,
+/// or if its state is unknown.
+fn link_down(walk: &Walk, name: &str) -> Option<String> {
+    /// `IFF_UP` (`include/uapi/linux/if.h`).
+    const UP: u32 = 1;
+    let text = |file: &str| walk.text(&format!("{NET}/{name}/{file}"));
+    let flags = text("flags").and_then(|flags| u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok());
+    if flags.is_some_and(|flags| flags & UP == 0) {
+        return Some("disabled".to_owned());
     }
-}
-
-/// Returns the speed in Mbit/s; `None` if the link is down or unknown (-1, possibly unsigned).
-fn speed(walk: &Walk, name: &str) -> Option<f64> {
-    let speed: u32 = walk.root().value(&format!("{NET}/{name}/speed")).ok()?;
-    (speed > 0 && speed < u32::from(u16::MAX) * 1000 && speed != u32::from(u16::MAX))
-        .then(|| f64::from(speed))
-}
-
-fn words<'w>(parts: impl IntoIterator<Item = &'w str>) -> String {
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<&str>>().join(" ")
+    let is_down = |state: String| matches!(state.as_str(), "down" | "lowerlayerdown" | "notpresent");
+    let has_no_link =
+        text("operstate").is_some_and(is_down) || text("carrier").is_some_and(|link| link == "0");
+    has_no_link.then(|| "link down".to_owned())
 }

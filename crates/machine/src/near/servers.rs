@@ -9,35 +9,44 @@ use std::collections::BTreeSet;
 /// Maximum number of servers to follow per file system.
 const MAX_SERVERS: usize = 64;
 
+/// Servers of a network file system.
+pub(super) struct Servers {
+    /// Names or addresses.
+    pub names: Vec<String>,
+    /// Whether they have the data; otherwise they only name the servers of the data.
+    pub hold_data: bool,
+}
+
 /// Returns the servers of a mount, outside of a resolution.
 pub(crate) fn of_mount(context: ResolveContext<'_>, mount: &Mount) -> Vec<String> {
-    of(&Walk::new(context), mount)
+    of(&Walk::new(context), mount).names
 }
 
 /// Returns the servers of a network file system; empty for other or unknown file systems.
-pub(super) fn of(walk: &Walk, mount: &Mount) -> Vec<String> {
+pub(super) fn of(walk: &Walk, mount: &Mount) -> Servers {
     let source = mount.source.as_str();
     let option = |names: &[&str]| names.iter().find_map(|name| mount.option(name)).map(str::to_owned);
     let one = |option: Option<String>| option.or_else(|| before_path(source).map(str::to_owned));
-    let servers: Vec<String> = match mount.kind.as_str() {
+    let (servers, hold_data): (Vec<String>, bool) = match mount.kind.as_str() {
         // nfs(5): mountinfo contains the resolved address.
-        "nfs" | "nfs4" => one(option(&["addr"])).into_iter().collect(),
+        "nfs" | "nfs4" => (one(option(&["addr"])).into_iter().collect(), true),
         "cifs" | "smb3" | "smbfs" => {
             let share = source.trim_start_matches('/').split(['/', '\\']).next().map(str::to_owned);
-            option(&["addr", "ip"]).or(share).into_iter().collect()
+            (option(&["addr", "ip"]).or(share).into_iter().collect(), true)
         }
-        "ceph" => ceph(mount),
+        "ceph" => (ceph(mount), false),
         "lustre" => lustre(walk, source),
-        "glusterfs" | "fuse.glusterfs" | "fuse.sshfs" => one(None).into_iter().collect(),
-        "9p" if mount.option("trans") == Some("tcp") => vec![source.to_owned()],
+        "fuse.sshfs" => (one(None).into_iter().collect(), true),
+        "glusterfs" | "fuse.glusterfs" => (one(None).into_iter().collect(), false),
+        "9p" if mount.option("trans") == Some("tcp") => (vec![source.to_owned()], true),
         // tcp://server:3334/name
-        "pvfs2" | "orangefs" => source.split('/').nth(2).map(str::to_owned).into_iter().collect(),
-        _ => Vec::new(),
+        "pvfs2" | "orangefs" => (source.split('/').nth(2).map(str::to_owned).into_iter().collect(), false),
+        _ => (Vec::new(), true),
     };
-    let mut servers: Vec<String> = servers.iter().map(|server| without_port(server)).collect();
-    servers.retain(|server| !server.is_empty());
-    servers.truncate(MAX_SERVERS);
-    servers
+    let mut names: Vec<String> = servers.iter().map(|server| without_port(server)).collect();
+    names.retain(|server| !server.is_empty());
+    names.truncate(MAX_SERVERS);
+    Servers { names, hold_data }
 }
 
 /// Returns the host before `:/path`, without the user that sshfs puts before `@`.
@@ -49,7 +58,7 @@ fn before_path(source: &str) -> Option<&str> {
 
 /// Returns the monitors of Ceph (mount.ceph(8)), from the option or the source.
 ///
-/// The kernel lists the data servers only in debugfs; they are usually in the same network.
+/// The kernel lists the data servers only in debugfs.
 fn ceph(mount: &Mount) -> Vec<String> {
     let in_source = || before_path(&mount.source).filter(|source| !source.contains('=')).unwrap_or_default();
     let monitors = mount.option("mon_addr").unwrap_or_else(in_source);
@@ -57,8 +66,9 @@ fn ceph(mount: &Mount) -> Vec<String> {
 }
 
 /// Returns the servers of Lustre's data from the object storage clients (`ost_conn_uuid`, a network
-/// id such as `10.0.0.5@o2ib`), or else the management servers from the source.
-fn lustre(walk: &Walk, source: &str) -> Vec<String> {
+/// id such as `10.0.0.5@o2ib`), or else the management servers from the source; and whether they
+/// have the data.
+fn lustre(walk: &Walk, source: &str) -> (Vec<String>, bool) {
     const CLIENTS: &str = "/sys/fs/lustre/osc";
     let (nids, name) = source.split_once(":/").unwrap_or((source, ""));
     let name = name.split('/').next().unwrap_or_default();
@@ -68,8 +78,8 @@ fn lustre(walk: &Walk, source: &str) -> Vec<String> {
     let data: BTreeSet<String> = clients.filter_map(nid).collect();
     let address = |nid: &str| nid.split('@').next().unwrap_or_default().to_owned();
     match data.is_empty() {
-        true => nids.split([':', ',']).map(address).collect(),
-        false => data.iter().map(|nid| address(nid)).collect(),
+        true => (nids.split([':', ',']).map(address).collect(), false),
+        false => (data.iter().map(|nid| address(nid)).collect(), true),
     }
 }
 
@@ -90,7 +100,7 @@ mod tests {
         let on = DeviceNumber { major: 0, minor: 50 };
         let mount = Mount { id: 1, on, root: "/".into(), place: "/m".into(), kind, source, options };
         let (locate, topology) = (LocateAnswers::default(), Topology::default());
-        of(&Walk::new(ResolveContext { root: tree, locate: &locate, topology: &topology }), &mount)
+        of(&Walk::new(ResolveContext { root: tree, locate: &locate, topology: &topology }), &mount).names
     }
 
     #[test]

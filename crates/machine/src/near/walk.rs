@@ -1,17 +1,17 @@
 //! The walk from a handle to devices: steps, shares, limits, and reached devices.
 
 use super::handle::Handle;
-use super::resolved::{NearDevice, NearNode, Resolved, Step};
+use super::members::{Division, Members};
+use super::resolved::{NearDevice, Resolved, Step};
+use super::shares::{DeviceShare, PathShare, ShareTable};
 use super::sockets::OwnConnections;
 use super::{block, fabric, file, host, net, process};
 use crate::devices::{Device, LocalitySource, Sriov};
 use crate::finding::{Finding, Severity};
-use crate::ids::NodeId;
 use crate::locate::Locate;
 use crate::set::NodeSet;
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Maximum number of steps from a handle to a device; a stack of volumes has about ten.
@@ -61,13 +61,16 @@ impl Resource {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
     step: Option<usize>,
-    pub share: f64,
+    share: PathShare,
 }
 
 impl Position {
-    /// Returns the same position with a part of its share.
+    /// The position above the handle, which all its I/O reaches.
+    const START: Self = Self { step: None, share: PathShare::Known(1.0) };
+
+    /// Returns the same position with a part of its share, from 0 to 1.
     pub fn part(self, part: f64) -> Self {
-        Self { share: self.share * part, ..self }
+        Self { share: self.share.part(part), ..self }
     }
 }
 
@@ -78,13 +81,6 @@ pub(super) struct Checkpoint {
     arrivals: usize,
 }
 
-/// A reached device.
-struct Reached {
-    device: usize,
-    step: usize,
-    share: f64,
-}
-
 pub(super) struct Walk<'a> {
     pub ground: ResolveContext<'a>,
     /// Connections of this process's network namespace, if several processes are resolved.
@@ -93,10 +89,7 @@ pub(super) struct Walk<'a> {
     findings: Vec<Finding>,
     /// Resources above the position, to detect a stack that contains itself.
     ancestors: Vec<Resource>,
-    /// Devices in the order of their resolution.
-    reached: Vec<Reached>,
-    /// Number of times that any device was reached.
-    arrivals: usize,
+    shares: ShareTable,
 }
 
 impl<'a> Walk<'a> {
@@ -108,8 +101,7 @@ impl<'a> Walk<'a> {
             steps: Vec::new(),
             findings: Vec::new(),
             ancestors: Vec::new(),
-            reached: Vec::new(),
-            arrivals: 0,
+            shares: ShareTable::default(),
         }
     }
 
@@ -120,13 +112,12 @@ impl<'a> Walk<'a> {
 
     /// Starts at a resource.
     pub fn start(&mut self, resource: Resource) {
-        let start = Position { step: None, share: 1.0 };
-        self.follow(start, resource, "", "");
+        self.follow(Position::START, resource, "", "");
     }
 
     /// Starts at a name that is not a [`Resource`].
     pub fn start_named(&mut self, name: &str) -> Position {
-        self.step(Position { step: None, share: 1.0 }, name, "", "")
+        self.step(Position::START, name, "", "")
     }
 
     /// Adds a step from `at` to `what`.
@@ -168,12 +159,56 @@ impl<'a> Walk<'a> {
         self.ancestors.pop();
     }
 
-    /// Follows several resources, which share the I/O evenly.
-    pub fn follow_all(&mut self, at: Position, resources: Vec<Resource>, source: &str, value: &str) {
-        let part = at.part(1.0 / resources.len().max(1) as f64);
-        for resource in resources {
-            self.follow(part, resource, source, value);
+    /// Follows the members of a stack. Those that carry nothing now get the share 0, and their state
+    /// as the value of their step.
+    pub fn follow_members(
+        &mut self,
+        at: Position,
+        stack: Members,
+        to_resource: fn(String) -> Resource,
+        source: &str,
+    ) {
+        let is_active = stack.is_active();
+        let value = stack.value();
+        if !is_active && !stack.members.is_empty() {
+            let subject = self.name_at(at);
+            let what = "None of its members carries I/O now.";
+            self.dead_end(
+                at,
+                "near-no-active-member",
+                &subject,
+                what,
+                "See the state of each with --explain.",
+            );
         }
+        let carrying = stack.members.iter().filter(|member| !is_active || member.idle.is_none()).count();
+        let part = match stack.division {
+            Division::Even if is_active => at.part(1.0 / carrying.max(1) as f64),
+            Division::Unpromised(_) if carrying == 1 && is_active => at,
+            Division::Even => self.divide(at, "its members carry nothing now"),
+            Division::Unpromised(why) => self.divide(at, why),
+        };
+        for member in stack.members {
+            let (share, value) = match member.idle {
+                Some(state) if is_active => (at.part(0.0), format!("{}: {state}", stack.kind)),
+                Some(state) => (part, format!("{}: {state}", stack.kind)),
+                None => (part, value.clone()),
+            };
+            self.follow(share, to_resource(member.name), source, value.trim_start_matches(": "));
+        }
+    }
+
+    /// Returns the position of members among which the kernel does not promise how I/O is divided.
+    pub fn divide(&mut self, at: Position, why: &str) -> Position {
+        let subject = self.name_at(at);
+        let what = format!("The shares of its members are unknown: {why}.");
+        let note = self.finding(at, Severity::Note, "near-shares-unknown", &subject, &what, "");
+        Position { share: self.shares.divide(at.share, note), ..at }
+    }
+
+    /// Returns the name of the step at a position.
+    fn name_at(&self, at: Position) -> String {
+        at.step.and_then(|step| self.steps.get(step)).map(|step| step.name.clone()).unwrap_or_default()
     }
 
     /// Returns whether the walk is below this resource.
@@ -193,9 +228,9 @@ impl<'a> Walk<'a> {
         named.map(|(index, _)| index).collect()
     }
 
-    /// Ends at devices, which share the I/O evenly.
+    /// Ends at devices with the same name, each an unknown part of the I/O.
     pub fn reach_all(&mut self, at: Position, devices: &[usize], source: &str) {
-        let part = at.part(1.0 / devices.len().max(1) as f64);
+        let part = if devices.len() > 1 { self.divide(at, "several devices have this name") } else { at };
         for index in devices {
             self.reach(part, *index, source);
         }
@@ -207,22 +242,14 @@ impl<'a> Walk<'a> {
         let name = device.pci.map_or_else(|| device.name(), |pci| pci.to_string());
         let at = self.step(at, &name, source, &describe(device));
         self.node_of(at, device);
-        self.count(at, index);
+        self.shares.reach(index, at.step.unwrap_or(0), at.share);
     }
 
     /// Ends at a device that already has a step, adding a step for its node.
     pub fn reach_here(&mut self, at: Position, index: usize) {
         let Some(device) = self.ground.topology.devices.get(index) else { return };
         self.node_of(at, device);
-        self.count(at, index);
-    }
-
-    fn count(&mut self, at: Position, device: usize) {
-        self.arrivals += 1;
-        match self.reached.iter_mut().find(|known| known.device == device) {
-            Some(known) => known.share += at.share,
-            None => self.reached.push(Reached { device, step: at.step.unwrap_or(0), share: at.share }),
-        }
+        self.shares.reach(index, at.step.unwrap_or(0), at.share);
     }
 
     fn node_of(&mut self, at: Position, device: &Device) {
@@ -246,7 +273,14 @@ impl<'a> Walk<'a> {
 
     /// Reports that this path ends without a device; the last step is the evidence.
     pub fn dead_end(&mut self, at: Position, rule: &str, subject: &str, what: &str, remedy: &str) {
+        self.shares.end_without_device(at.share);
         self.add_finding(at, Severity::Warning, rule, subject, what, remedy);
+    }
+
+    /// Reports that a part of the I/O is not followed: the kernel does not report where it goes.
+    pub fn not_followed(&mut self, at: Position, subject: &str, what: &str, remedy: &str) {
+        self.shares.end_without_device(at.share);
+        self.note(at, "near-not-followed", subject, what, remedy);
     }
 
     /// Adds a remark.
@@ -263,33 +297,38 @@ impl<'a> Walk<'a> {
         what: &str,
         remedy: &str,
     ) {
-        let evidence = at.step.and_then(|step| self.steps.get(step)).map(|step| match step.value.as_str() {
-            "" => step.source.clone(),
-            value => format!("{}: {value}", step.source),
-        });
-        let [rule, subject, what, remedy] = [rule, subject, what, remedy].map(str::to_owned);
-        let finding = Finding {
-            severity,
-            rule,
-            subject,
-            message: what,
-            evidence: evidence.unwrap_or_default(),
-            remedy,
-        };
+        let finding = self.finding(at, severity, rule, subject, what, remedy);
         if !self.findings.contains(&finding) {
             self.findings.push(finding);
         }
     }
 
+    /// Returns a finding with the step at a position as its evidence.
+    fn finding(
+        &self,
+        at: Position,
+        severity: Severity,
+        rule: &str,
+        subject: &str,
+        what: &str,
+        remedy: &str,
+    ) -> Finding {
+        let evidence = at.step.and_then(|step| self.steps.get(step)).map(|step| match step.value.as_str() {
+            "" => step.source.clone(),
+            value => format!("{}: {value}", step.source),
+        });
+        Finding::new(severity, rule, subject, what, evidence.unwrap_or_default(), remedy)
+    }
+
     /// Returns the current state for [`Walk::keep_if_reached`].
     pub fn checkpoint(&self) -> Checkpoint {
-        Checkpoint { steps: self.steps.len(), findings: self.findings.len(), arrivals: self.arrivals }
+        Checkpoint { steps: self.steps.len(), findings: self.findings.len(), arrivals: self.shares.arrivals }
     }
 
     /// Discards steps and findings since the checkpoint unless a device was reached; returns
     /// whether one was.
     pub fn keep_if_reached(&mut self, checkpoint: &Checkpoint) -> bool {
-        let reached = self.arrivals > checkpoint.arrivals;
+        let reached = self.shares.arrivals > checkpoint.arrivals;
         if !reached {
             self.steps.truncate(checkpoint.steps);
             self.findings.truncate(checkpoint.findings);
@@ -299,13 +338,20 @@ impl<'a> Walk<'a> {
 
     /// Returns whether no device was reached yet.
     pub fn found_nothing(&self) -> bool {
-        self.arrivals == 0
+        self.shares.arrivals == 0
     }
 
-    /// Returns the sysfs path of a block device; kernels before 2.6.26 have only /sys/block.
+    /// Returns the sysfs path of a block device.
+    ///
+    /// Kernels before 2.6.26, and copies of some tools, have only /sys/block, in which a partition is
+    /// a directory of its disk.
     pub fn block_path(&self, name: &str) -> Option<String> {
         let places = ["/sys/class/block", "/sys/block"];
-        places.iter().find_map(|place| self.root().resolve(&format!("{place}/{name}")).ok())
+        let listed = places.iter().find_map(|place| self.root().resolve(&format!("{place}/{name}")).ok());
+        listed.or_else(|| {
+            let disks = self.root().names("/sys/block").into_iter().filter(|disk| name.starts_with(disk));
+            disks.into_iter().find_map(|disk| self.root().resolve(&format!("/sys/block/{disk}/{name}")).ok())
+        })
     }
 
     /// Reads a file; `None` if it is absent or empty.
@@ -316,23 +362,20 @@ impl<'a> Walk<'a> {
     /// Combines steps, devices and nodes to the result.
     pub fn finish(self, handle: &Handle) -> Resolved {
         let topology = self.ground.topology;
-        let mut nodes: BTreeMap<NodeId, f64> = BTreeMap::new();
-        let mut devices = Vec::with_capacity(self.reached.len());
-        for Reached { device: index, step, share } in self.reached {
+        let device = |found: DeviceShare| {
+            let DeviceShare { device: index, step, share } = found;
             let device = &topology.devices[index];
-            let near = nodes_of(device);
-            for node in near.iter() {
-                *nodes.entry(node).or_default() += share / near.len() as f64;
-            }
             let (name, kind, pci) = (device.name(), device.kind, device.pci);
-            devices.push(NearDevice { index, step, name, kind, pci, share, nodes: near });
-        }
+            NearDevice { index, step, name, kind, pci, share, nodes: nodes_of(device) }
+        };
+        let mut findings = self.findings;
+        findings.extend(self.shares.notes());
         Resolved {
             handle: handle.to_string(),
             chain: self.steps,
-            devices,
-            nodes: nodes.into_iter().map(|(node, share)| NearNode { node, share }).collect(),
-            findings: self.findings,
+            devices: self.shares.devices().into_iter().map(device).collect(),
+            nodes: self.shares.nodes(|device| nodes_of(&topology.devices[device])),
+            findings,
         }
     }
 }

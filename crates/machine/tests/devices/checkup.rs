@@ -236,7 +236,7 @@ fn names_with_dashes_are_not_options() {
         name: name.into(),
         kind: DeviceKind::Network,
         pci: None,
-        share: 0.5,
+        share: Some(0.5),
         nodes: nodes(node),
     };
     let bond = Resolved {
@@ -402,7 +402,7 @@ fn reports_raids_that_span_sockets() {
         name: name.into(),
         kind: DeviceKind::Nvme,
         pci: None,
-        share,
+        share: Some(share),
         nodes: nodes(node),
     };
     let what_of = |devices: Vec<NearDevice>| {

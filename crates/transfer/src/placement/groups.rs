@@ -117,9 +117,17 @@ fn canonical_text(path: &Path) -> Option<String> {
     fs::canonicalize(path).ok()?.into_os_string().into_string().ok()
 }
 
-/// Places threads on the node of the files' device, if it has memory and usable CPUs.
+/// Places threads on the node with most of the files' I/O, if it has memory and usable CPUs; on none
+/// if the shares of several nodes are unknown.
 fn on_storage_node(topology: &Topology, found: &Resolved, threads: usize) -> Option<GroupPlacement> {
-    let most = found.nodes.iter().max_by(|a, b| a.share.total_cmp(&b.share))?;
+    let most = match found.nodes.as_slice() {
+        [only] => only,
+        several => {
+            let shares: Option<Vec<f64>> = several.iter().map(|near| near.share).collect();
+            let shares = shares?.into_iter().zip(several);
+            shares.max_by(|(a, _), (b, _)| a.total_cmp(b))?.1
+        }
+    };
     let cpus = topology.usable_cpus(most.node);
     let usable = !cpus.is_empty() && topology.memory_nodes().contains(most.node);
     usable.then_some(GroupPlacement { threads, node: Some(most.node), cpus: Some(cpus), device: None })

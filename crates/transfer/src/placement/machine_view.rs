@@ -34,8 +34,8 @@ impl MachineView {
         resolve(ResolveContext { root: &self.kernel, locate: &self.kernel, topology: &self.topology }, handle)
     }
 
-    /// Returns the resolved devices.
+    /// Returns the resolved devices that carry I/O.
     pub fn devices(&self, found: &Resolved) -> Vec<&Device> {
-        found.devices.iter().filter_map(|near| self.topology.devices.get(near.index)).collect()
+        found.carrying().filter_map(|near| self.topology.devices.get(near.index)).collect()
     }
 }

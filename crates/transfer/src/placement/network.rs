@@ -61,6 +61,5 @@ fn by_nodes(seen: &MachineView, cpu_sets: Vec<Option<CpuSet>>) -> PlacedConnecti
 /// Returns the usable CPUs on the nodes of the interfaces that carry data, without standby
 /// interfaces.
 fn near(seen: &MachineView, found: &Resolved) -> CpuSet {
-    let nodes = found.nodes.iter().filter(|near| near.share > 0.0);
-    nodes.fold(CpuSet::new(), |all, near| all.union(&seen.topology.usable_cpus(near.node)))
+    found.nodes.iter().fold(CpuSet::new(), |all, near| all.union(&seen.topology.usable_cpus(near.node)))
 }

@@ -200,7 +200,7 @@ impl<'a> Observation<'a> {
             let open = resolve_process(context, *pid, &OwnConnections::default());
             for device in numaio_place::used_devices(self.topology, &open) {
                 match self.devices.get_mut(&device.device) {
-                    Some(known) => known.share += device.share,
+                    Some(known) => known.share = known.share.zip(device.share).map(|(one, other)| one + other),
                     None => drop(self.devices.insert(device.device.clone(), device)),
                 }
             }
@@ -221,8 +221,10 @@ impl<'a> Observation<'a> {
         let local = local.or(node_loads.map(|(all, remote)| (all - remote, all)));
         let share = |(part, all): (f64, f64)| (all > 0.0).then(|| (part / all).clamp(0.0, 1.0));
         let mut devices: Vec<DeviceUse> = self.devices.into_values().collect();
-        let used: f64 = devices.iter().map(|device| device.share).sum();
-        devices.iter_mut().for_each(|device| device.share /= used);
+        let used: Option<f64> = devices.iter().map(|device| device.share).sum();
+        devices.iter_mut().for_each(|device| {
+            device.share = device.share.zip(used).map(|(share, used)| share / used);
+        });
         Ok(ProgramTraffic {
             seconds,
             cpus_on: self.cpu_seconds.into_iter().map(|(node, used)| (node, used / seconds)).collect(),

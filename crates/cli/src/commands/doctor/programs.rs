@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use numaio_machine::checkup::{self, Program, Symptom};
 use numaio_machine::ids::NodeId;
-use numaio_machine::near::{self, resolve, Handle, NearDevice, ResolveContext};
+use numaio_machine::near::{self, resolve, Handle, NearDevice, ResolveContext, Resolved};
 use numaio_machine::process::{self, Process};
 use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
@@ -83,7 +83,7 @@ fn find_remote(
         return Err(ReadErrorKind::Denied);
     }
     // The kernel takes long to locate pages, so programs without a device are skipped before.
-    let Some((device, node)) = first_device(topology, &open.devices) else { return Ok(None) };
+    let Some((device, node)) = first_device(topology, &open) else { return Ok(None) };
     let process: Process = process::read(machine, pid)?;
     let models: Vec<&Model> = models.iter().collect();
     let best = |node: NodeId| numaio_model::best_nodes(topology, BandwidthSubject::on(node), &models);
@@ -102,9 +102,11 @@ fn find_remote(
     }))
 }
 
-/// Returns the device with the largest share among those with a known node.
-fn first_device<'a>(topology: &Topology, devices: &'a [NearDevice]) -> Option<(&'a NearDevice, NodeId)> {
+/// Returns the device that probably carries most among those with a known node.
+fn first_device<'a>(topology: &Topology, open: &'a Resolved) -> Option<(&'a NearDevice, NodeId)> {
     let node = |near: &NearDevice| near.nodes.first().or(topology.devices.get(near.index)?.locality.node);
-    let known = devices.iter().filter_map(|near| Some((near, node(near)?)));
-    known.max_by(|(a, _), (b, _)| a.share.total_cmp(&b.share))
+    let parts = open.carrying().zip(open.estimated_parts());
+    let known = parts.filter_map(|(near, (_, part))| Some((near, node(near)?, part)));
+    let most = known.max_by(|(_, _, a), (_, _, b)| a.total_cmp(b));
+    most.map(|(near, node, _)| (near, node))
 }

@@ -21,24 +21,25 @@ pub fn devices_of(
     handle: &Handle,
 ) -> Result<Vec<TargetDevice>, Failure> {
     let found = resolve(ResolveContext { root: machine, locate: machine, topology }, handle);
-    let carrying: Vec<(&NearDevice, &Device)> = found
-        .devices
-        .iter()
-        .filter(|near| near.share > 0.0 || found.devices.len() == 1)
-        .filter_map(|near| Some((near, topology.devices.get(near.index)?)))
-        .collect();
+    let carrying: Vec<(&NearDevice, &Device)> =
+        found.carrying().filter_map(|near| Some((near, topology.devices.get(near.index)?))).collect();
     if carrying.is_empty() {
         return Err(failure::unresolved(&found));
     }
-    // The share of each device applies to the bandwidth of all together.
+    // The share of each device applies to the bandwidth of all together; without shares, each has its
+    // own bandwidth.
     let total: Option<f64> = carrying.iter().map(|(_, device)| bytes_per_s(device)).sum();
+    let rate = |near: &NearDevice, device: &Device| match near.share {
+        Some(share) => total.map(|total| total * share.max(f64::MIN_POSITIVE)),
+        None => bytes_per_s(device),
+    };
     let near = carrying.into_iter().map(|(near, device)| TargetDevice {
         handle: found.handle.clone(),
         chain: steps(&found),
         device: device.name(),
         node: near.nodes.first().or(device.locality.node),
         irq_cpus: irq_cpus(device),
-        bytes_per_s: total.map(|total| total * near.share.max(f64::MIN_POSITIVE)),
+        bytes_per_s: rate(near, device),
     });
     Ok(near.collect())
 }

@@ -219,6 +219,5 @@ fn is_recent(read_at: Duration, at: Duration) -> bool {
 }
 
 fn shares_of(found: &Resolved) -> Shares {
-    let devices = found.devices.iter().filter(|near| near.share > 0.0);
-    devices.map(|near| (near.index, near.share)).collect()
+    found.estimated_parts().into_iter().collect()
 }

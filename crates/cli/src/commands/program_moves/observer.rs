@@ -220,13 +220,9 @@ impl<'a> Observer<'a> {
 impl ProgramUses {
     /// Returns what a program uses, with the devices that its open files resolve to.
     pub fn of(kernel: &Kernel, pid: u32, found: &Resolved) -> Self {
-        let devices = found.devices.iter().filter(|near| near.share > 0.0);
-        let mut devices: BTreeMap<usize, f64> = devices.map(|near| (near.index, near.share)).collect();
-        let sum: f64 = devices.values().sum();
-        devices.values_mut().for_each(|share| *share /= sum);
         let opened = kernel.opened(pid);
         Self {
-            devices,
+            devices: found.estimated_parts().into_iter().collect(),
             may_pin: opened.as_ref().is_ok_and(may_pin),
             same_network: opened.as_ref().ok().and_then(|opened| opened.same_network),
             limits: group_limits(kernel, pid),

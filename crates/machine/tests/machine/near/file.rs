@@ -74,10 +74,14 @@ fn resolves_all_devices_of_btrfs() {
     // A subvolume has a different number than its mount.
     machine.folder("/pool/sub", "0:51", 60);
     let resolved = machine.resolve("/pool/sub");
-    assert_eq!(shares(&resolved), [("nvme0n1", 0.5), ("nvme1n1", 0.5)]);
+    assert_eq!(shares(&resolved), "nvme0n1 ?, nvme1n1 ?");
     machine.answers = Default::default();
     machine.folder("/pool/sub", "0:51", 60);
-    assert_eq!(shares(&machine.resolve("/pool/sub")).len(), 2, "the device is found by its name");
+    assert_eq!(
+        shares(&machine.resolve("/pool/sub")),
+        "nvme0n1 ?, nvme1n1 ?",
+        "the device is found by its name"
+    );
 }
 
 #[test]
@@ -119,7 +123,7 @@ fn resolves_overlay_files_and_directories() {
     machine.place("/lower/b/etc/x", PathKind::File, "259:16", 41);
     let wanted = "/merged/etc/x -> overlay on overlay -> /lower/b/etc/x -> ext4 on /dev/nvme1n1 -> nvme1n1 -> 0000:17:00.0 -> node 0";
     assert_eq!(machine.line("/merged/etc/x"), wanted);
-    assert_eq!(nodes(&machine.resolve("/merged")), [(0, 0.5), (1, 0.5)]);
+    assert_eq!(nodes(&machine.resolve("/merged")), "0 ?, 1 ?");
 }
 
 #[test]
@@ -139,7 +143,22 @@ fn resolves_network_file_systems() {
     assert_eq!(machine.line("/home/me"), wanted);
     machine.mount(81, "0:81", "/scratch", "lustre", "10.0.0.8@o2ib:10.0.0.9@o2ib:/scratch", ",flock");
     machine.folder("/scratch", "0:81", 81);
-    assert_eq!(shares(&machine.resolve("/scratch")), [("eth0", 1.0)]);
+    // Management servers do not have the data.
+    assert_eq!(shares(&machine.resolve("/scratch")), "eth0 ?");
+    machine.tree.file("/sys/fs/lustre/osc/scratch-OST0000-osc-ffff/ost_conn_uuid", "10.0.0.9@o2ib\n");
+    assert_eq!(shares(&machine.resolve("/scratch")), "eth0 1");
+    for (id, kind, source, options) in [
+        (82, "ceph", "10.0.0.9:6789:/", ",name=admin"),
+        (83, "fuse.glusterfs", "10.0.0.9:/vol", ""),
+        (84, "orangefs", "tcp://10.0.0.9:3334/fs", ""),
+    ] {
+        let (place, on) = (format!("/m{id}"), format!("0:{id}"));
+        machine.mount(id, &on, &place, kind, source, options);
+        machine.folder(&place, &on, id);
+        let resolved = machine.resolve(&place);
+        assert_eq!((shares(&resolved), nodes(&resolved)), ("eth0 ?".into(), "0 ?".into()), "{kind}");
+        assert_eq!(rules(&resolved), ["near-not-followed"], "{kind}");
+    }
 }
 
 #[test]
@@ -147,10 +166,10 @@ fn reports_file_systems_without_device() {
     let mut machine = machine();
     for (id, kind, source, options, rule) in [
         (90, "tmpfs", "tmpfs", "", "near-memory"),
-        (91, "proc", "proc", "", "near-no-device"),
-        (92, "virtiofs", "share", "", "near-no-device"),
-        (93, "fuse.s3fs", "s3fs", "", "near-no-device"),
-        (94, "9p", "share", ",trans=virtio", "near-no-device"),
+        (91, "proc", "proc", "", "near-not-followed"),
+        (92, "virtiofs", "share", "", "near-not-followed"),
+        (93, "fuse.s3fs", "s3fs", "", "near-not-followed"),
+        (94, "9p", "share", ",trans=virtio", "near-not-followed"),
     ] {
         let (place, on) = (format!("/m{id}"), format!("0:{id}"));
         machine.mount(id, &on, &place, kind, source, options);

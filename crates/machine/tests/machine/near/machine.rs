@@ -5,7 +5,7 @@ use numaio_machine::locate::{
     DeviceNumber, LocateAnswer, LocateAnswers, LocateError, LocateQuery, OpenFile, OpenedFacts, PathFacts,
     PathKind, RouteFacts,
 };
-use numaio_machine::near::{resolve, Handle, ResolveContext, Resolved};
+use numaio_machine::near::{resolve, Handle, NearDevice, NearNode, ResolveContext, Resolved};
 use numaio_machine::tree::Tree;
 
 /// A machine under construction.
@@ -159,6 +159,11 @@ impl Machine {
         }
     }
 
+    /// Sets an attribute of a block device.
+    pub fn block(&mut self, disk: &str, file: &str, content: &str) {
+        self.file(&format!("/sys/class/block/{disk}/{file}"), content);
+    }
+
     /// Sets `dm/name` and `dm/uuid` of a mapping.
     pub fn mapped(&mut self, disk: &str, name: &str, uuid: &str) {
         self.file(&format!("/sys/class/block/{disk}/dm/name"), name);
@@ -270,15 +275,20 @@ impl Machine {
     }
 }
 
-/// Returns names and shares of devices.
-pub fn shares(resolved: &Resolved) -> Vec<(&str, f64)> {
-    let rounded = |share: f64| (share * 1000.0).round() / 1000.0;
-    resolved.devices.iter().map(|device| (device.name.as_str(), rounded(device.share))).collect()
+/// Returns names and shares of devices: `sda 0.5, sdb ?`.
+pub fn shares(resolved: &Resolved) -> String {
+    let text = |device: &NearDevice| format!("{} {}", device.name, rounded(device.share));
+    resolved.devices.iter().map(text).collect::<Vec<String>>().join(", ")
 }
 
-/// Returns nodes and shares.
-pub fn nodes(resolved: &Resolved) -> Vec<(u32, f64)> {
-    resolved.nodes.iter().map(|near| (near.node.0, (near.share * 1000.0).round() / 1000.0)).collect()
+/// Returns nodes and shares: `0 0.5, 1 ?`.
+pub fn nodes(resolved: &Resolved) -> String {
+    let text = |near: &NearNode| format!("{} {}", near.node, rounded(near.share));
+    resolved.nodes.iter().map(text).collect::<Vec<String>>().join(", ")
+}
+
+fn rounded(share: Option<f64>) -> String {
+    share.map_or_else(|| "?".to_owned(), |share| ((share * 1000.0).round() / 1000.0).to_string())
 }
 
 pub fn rules(resolved: &Resolved) -> Vec<String> {

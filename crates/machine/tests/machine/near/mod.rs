@@ -6,3 +6,4 @@ mod machine;
 mod net;
 mod process;
 mod random;
+mod stacks;

@@ -26,12 +26,12 @@ fn resolves_names_and_pci_addresses() {
     assert_eq!(machine.line("eth0"), "eth0 -> 0000:3b:00.0 -> node 1");
     assert_eq!(machine.line("3b:00.0"), "0000:3b:00.0 -> node 1");
     let resolved = machine.resolve("0000:17:00.0");
-    assert_eq!((shares(&resolved), nodes(&resolved)), (vec![("eth1", 1.0)], vec![(0, 1.0)]));
+    assert_eq!((shares(&resolved), nodes(&resolved)), ("eth1 1".into(), "0 1".into()));
     assert!(resolved.findings.is_empty());
 }
 
 #[test]
-fn bond_shares_follow_speed_and_active_port() {
+fn bond_shares_follow_mode_and_active_port() {
     let mut machine = two_cards();
     bond(&mut machine, "802.3ad 4", "");
     machine.net("eth0", "speed", "25000");
@@ -41,17 +41,21 @@ fn bond_shares_follow_speed_and_active_port() {
         resolved.lines().join("; "),
         "bond0 -> eth0, eth1 -> 0000:3b:00.0, 0000:17:00.0 -> node 1, node 0"
     );
-    assert_eq!(shares(&resolved), [("eth0", 0.2), ("eth1", 0.8)]);
-    assert_eq!(nodes(&resolved), [(0, 0.8), (1, 0.2)]);
-    machine.net("eth1", "speed", "-1");
-    assert_eq!(shares(&machine.resolve("bond0")), [("eth0", 0.5), ("eth1", 0.5)]);
+    assert_eq!(
+        (shares(&resolved), rules(&resolved)),
+        ("eth0 ?, eth1 ?".into(), vec!["near-shares-unknown".into()])
+    );
 
     let mut machine = two_cards();
     bond(&mut machine, "active-backup 1", "eth1");
-    assert_eq!(shares(&machine.resolve("bond0")), [("eth0", 0.0), ("eth1", 1.0)]);
+    let resolved = machine.resolve("bond0");
+    assert_eq!((shares(&resolved), nodes(&resolved)), ("eth0 0, eth1 1".into(), "0 1".into()));
+    assert_eq!(resolved.chain[1].value, "bond active-backup 1: standby");
     // Both links are down.
     machine.net("bond0", "bonding/active_slave", "");
-    assert_eq!(shares(&machine.resolve("bond0")), [("eth0", 0.5), ("eth1", 0.5)]);
+    let resolved = machine.resolve("bond0");
+    assert_eq!(shares(&resolved), "eth0 ?, eth1 ?");
+    assert_eq!(rules(&resolved).first().map(String::as_str), Some("near-no-active-member"));
 }
 
 #[test]
@@ -64,7 +68,7 @@ fn resolves_vlan_and_macvlan_on_a_bond() {
         machine.upon(upper, lower);
     }
     assert!(machine.line("mv0").starts_with("mv0 -> bond0.5 -> bond0 -> eth0, eth1 -> "));
-    assert_eq!(nodes(&machine.resolve("mv0")), [(0, 0.5), (1, 0.5)]);
+    assert_eq!(nodes(&machine.resolve("mv0")), "0 0.5, 1 0.5");
 }
 
 #[test]
@@ -125,7 +129,8 @@ fn resolves_rdma_devices() {
     rdma(&mut machine, "mlx5_bond_0", "/sys/devices/pci0000:00/0000:17:00.0/infiniband/mlx5_bond_0", "bond0");
     rdma(&mut machine, "rxe0", "/sys/devices/virtual/infiniband/rxe0", "eth1");
     assert_eq!(machine.line("mlx5_0"), "mlx5_0 -> 0000:3b:00.0 -> node 1");
-    assert_eq!(nodes(&machine.resolve("mlx5_bond_0")), [(0, 0.5), (1, 0.5)]);
+    // A bond does not change the PCI function of its RDMA device.
+    assert_eq!(machine.line("mlx5_bond_0"), "mlx5_bond_0 -> 0000:17:00.0 -> node 0");
     assert_eq!(machine.line("rxe0"), "rxe0 -> eth1 -> 0000:17:00.0 -> node 0");
 }
 
@@ -177,7 +182,7 @@ fn resolves_devices_with_unknown_node() {
     let mut machine = Machine::new();
     machine.nic("0000:3b:00.0", "eth0", -1);
     let resolved = machine.resolve("eth0");
-    assert_eq!((shares(&resolved), nodes(&resolved)), (vec![("eth0", 1.0)], vec![]));
+    assert_eq!((shares(&resolved), nodes(&resolved)), ("eth0 1".into(), String::new()));
     assert_eq!(rules(&resolved), ["near-node-unknown"]);
 }
 
@@ -191,7 +196,7 @@ fn resolves_hosts_by_name_address_and_zone() {
     assert_eq!(machine.line("host:10.0.0.9"), "10.0.0.9 -> eth1 -> 0000:17:00.0 -> node 0");
     assert_eq!(machine.line("host:[fe80::1%eth0]:80"), "fe80::1%eth0 -> eth0 -> 0000:3b:00.0 -> node 1");
     machine.route("10.0.1.9", &[("eth0", 1), ("eth1", 3)]);
-    assert_eq!(nodes(&machine.resolve("host:10.0.1.9")), [(0, 0.75), (1, 0.25)]);
+    assert_eq!(nodes(&machine.resolve("host:10.0.1.9")), "0 ?, 1 ?");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn resolves_files_devices_and_peers_of_a_process() {
     machine.opened(77, true, &[files, others.to_vec()].concat());
     let resolved = machine.resolve("pid:77");
     // Six are examined: three files, a virtual device file, and two connections, one to itself.
-    assert_eq!(nodes(&resolved), [(0, 0.167), (1, 0.5)]);
+    assert_eq!(nodes(&resolved), "0 0.167, 1 0.5");
     assert_eq!(rules(&resolved), ["near-others-open"]);
     assert!(resolved.findings[0].message.starts_with("4 of its open files"), "{:?}", resolved.findings);
     let lines = [

@@ -131,8 +131,13 @@ proptest! {
         for handle in handles.chain(["host:10.0.0.9", "host:x"].map(str::to_owned)) {
             let resolved = machine.resolve(&handle);
             prop_assert!(!resolved.devices.is_empty() || !resolved.findings.is_empty(), "{resolved:#?}");
-            let sum: f64 = resolved.devices.iter().map(|device| device.share).sum();
-            prop_assert!((0.0..=1.0 + 1e-9).contains(&sum), "{sum}: {resolved:#?}");
+            let known = || resolved.devices.iter().filter_map(|device| device.share);
+            let of_nodes = || resolved.nodes.iter().filter_map(|near| near.share);
+            for share in known().chain(of_nodes()).chain([known().sum(), of_nodes().sum()]) {
+                prop_assert!((0.0..=1.0 + 1e-9).contains(&share), "{share}: {resolved:#?}");
+            }
+            let parts: f64 = resolved.estimated_parts().iter().map(|(_, part)| part).sum();
+            prop_assert!(resolved.devices.is_empty() || (parts - 1.0).abs() < 1e-9, "{parts}: {resolved:#?}");
             prop_assert!(resolved.chain.iter().enumerate().all(|(index, step)| step.from.is_none_or(|from| from < index)));
             prop_assert_eq!(resolved.chain.iter().filter(|step| step.from.is_none()).count(), 1);
         }
