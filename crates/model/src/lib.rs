@@ -41,8 +41,8 @@ pub use classes::{classify, Point};
 pub use compare::{agreement, compare, ComparisonContext};
 pub use cost::{placement_cost, CostEvidence, PlacementCost};
 pub use device_bandwidth::{
-    bench_command, device_limit, expect_bandwidth, first_difference, BandwidthEvidence, BandwidthSubject,
-    FirstDifference,
+    bench_command, device_limit, expect_bandwidth, expect_machine, first_difference, BandwidthEvidence,
+    BandwidthSubject,
 };
 pub use devices::{
     describe_devices, device_threads, DescribedDevices, DeviceEvidence, NamedDocument, OverrideError,

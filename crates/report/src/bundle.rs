@@ -2,8 +2,8 @@
 
 use numaio_machine::topology::{Identity, Topology};
 use numaio_schema::{
-    AggregateRecord, Comparison, Document, IoRecord, LatencyRecord, MmioRecord, Model, PingRecord,
-    Provenance, StreamRecord, StreamScope, SweepRecord, SweepScope, TopologyDocument, View,
+    AggregateRecord, Comparison, Document, IoRecord, LatencyRecord, MachineExpectation, MmioRecord, Model,
+    PingRecord, Provenance, StreamRecord, StreamScope, SweepRecord, SweepScope, TopologyDocument, View,
 };
 use std::collections::BTreeSet;
 
@@ -44,6 +44,9 @@ pub struct MachineDocuments {
     pub mmios: Vec<MmioRecord>,
     /// Comparisons of views.
     pub comparisons: Vec<Comparison>,
+    /// What the devices can transfer with buffers on each node, by these documents; the caller fills
+    /// it before the report.
+    pub expected: MachineExpectation,
     /// Views outside comparisons; those without a time are in reverse order of addition.
     pub views: Vec<View>,
 }
@@ -260,8 +263,10 @@ impl MachineDocuments {
     }
 
     fn documents(&self) -> serde_json::Result<Vec<serde_json::Value>> {
-        let topology =
-            self.topology.iter().map(|it| TopologyDocument::with_time(it.clone(), self.observed_at));
+        let topology = self.topology.iter().map(|it| TopologyDocument {
+            expected: Some(self.expected.clone()),
+            ..TopologyDocument::with_time(it.clone(), self.observed_at)
+        });
         let mut documents: Vec<serde_json::Value> =
             topology.map(serde_json::to_value).collect::<Result<_, _>>()?;
         for model in &self.models {

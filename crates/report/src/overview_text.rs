@@ -6,11 +6,15 @@ use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
 use crate::topology_text;
 use numaio_machine::topology::Topology;
-use numaio_schema::Model;
+use numaio_schema::{BandwidthDifference, MachineExpectation, UnknownDifference};
 
-/// Formats a machine in brief, with its data devices and the commands to run next. `models` are the
-/// saved models of the machine.
-pub fn overview_text(topology: &Topology, models: &[Model], style: &TextStyle) -> String {
+/// No model has the paths of a device.
+const UNMEASURED: BandwidthDifference =
+    BandwidthDifference::Unknown { reason: UnknownDifference::PathsNotMeasured };
+
+/// Formats a machine in brief, with its data devices, what they are `expected` to transfer, and the
+/// commands to run next.
+pub fn overview_text(topology: &Topology, expected: &MachineExpectation, style: &TextStyle) -> String {
     let devices: Vec<String> =
         topology.devices.iter().filter(|device| device.carries_data()).map(phrases::device_name).collect();
     let mut page = TextPage::new(style);
@@ -25,7 +29,7 @@ pub fn overview_text(topology: &Topology, models: &[Model], style: &TextStyle) -
     let mut row = |command: &str, purpose: &str| table.row([command, purpose].map(Cell::from));
     row("numaio topology", "nodes, distances, devices and findings in full");
     row("numaio doctor", "what reduces I/O bandwidth here, and how to fix it");
-    if has_choice && models.is_empty() {
+    if has_choice && expected.devices.iter().all(|of| of.difference == UNMEASURED) {
         row("numaio model", "measure which nodes reach the devices best");
     }
     match devices.first().filter(|_| has_choice) {
@@ -39,5 +43,5 @@ pub fn overview_text(topology: &Topology, models: &[Model], style: &TextStyle) -
     row("numaio copy -a SOURCE HOST:TARGET", "copy files to another host, verified");
     row("numaio help", "all commands");
     page.table(2, &table);
-    format!("{}{}", topology_text(topology, models, Detail::Brief, style), page.into_text())
+    format!("{}{}", topology_text(topology, expected, Detail::Brief, style), page.into_text())
 }

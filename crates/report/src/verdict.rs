@@ -1,28 +1,30 @@
 //! The one-line verdict on a machine: where its devices are, and which nodes to use for them.
 
 use crate::phrases;
+use crate::record_header::date;
 use crate::subjects;
 use numaio_machine::devices::Device;
 use numaio_machine::findings::Severity;
 use numaio_machine::ids::NodeId;
-use numaio_machine::set::NodeSet;
+use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::topology::Topology;
+use numaio_machine::units::format_significant;
 use numaio_machine::workload::Direction;
-use numaio_schema::{DirectionModel, Model};
-use std::cmp::Reverse;
+use numaio_schema::{BandwidthDifference, DeviceExpectation, MachineExpectation, UnknownDifference};
 
 /// Number of device nodes that are named.
 const MOST_NODES: usize = 3;
 /// Number of device names for a node.
 const MOST_DEVICES: usize = 3;
-/// Share of the best class's bandwidth below which a class is never used.
+/// Share of the best node's bandwidth below which a class is never used.
 const NEVER: f64 = 0.75;
 
-/// Returns the verdict: `nvme0n1 is on node 7: write from nodes 6-7, never from 2-3; read ...`.
+/// Returns the verdict: `nvme0n1 is on node 7: write from nodes 6-7, never from 2-3; read ...`, or
+/// `eth0 is on node 0: no difference in bandwidth expected (...)`.
 ///
-/// Where a node has no model it names the command that measures one. `None` on a machine whose
-/// devices all are equally near to every node.
-pub fn verdict(topology: &Topology, models: &[Model]) -> Option<String> {
+/// Where the paths of a node were not measured it names the command that does. `None` on a machine
+/// whose devices all are equally near to every node.
+pub fn verdict(topology: &Topology, expected: &MachineExpectation) -> Option<String> {
     if topology.cpu_nodes().len() < 2 {
         return None;
     }
@@ -30,20 +32,19 @@ pub fn verdict(topology: &Topology, models: &[Model]) -> Option<String> {
         topology.nodes.iter().map(|node| (node.id, devices_of(topology, node.id))).collect();
     nodes.retain(|(_, devices)| !devices.is_empty());
     let more = nodes.len().saturating_sub(MOST_NODES);
-    let advised: Vec<(String, Option<String>)> = nodes
-        .iter()
-        .take(MOST_NODES)
-        .map(|(node, devices)| {
-            let is = if devices.len() == 1 { "is" } else { "are" };
-            (format!("{} {is} on node {node}", names(devices)), advice(models, *node))
+    let shown = nodes.iter().take(MOST_NODES);
+    let advised: Vec<NodeAdvice> = shown
+        .flat_map(|(node, devices)| {
+            let mut advised = of_node(topology, expected, *node, devices);
+            let last = advised.last_mut().and_then(|advice| advice.text.as_mut());
+            if let (Some(text), Some(together)) = (last, at_once(expected, *node)) {
+                text.push_str(&format!("; {together}"));
+            }
+            advised
         })
         .collect();
-    let unmeasured = advised.iter().any(|(_, advice)| advice.is_none());
-    let part = |(place, advice): (String, Option<String>)| match advice {
-        Some(advice) => format!("{place}: {advice}"),
-        None => place,
-    };
-    let mut text = advised.into_iter().map(part).collect::<Vec<_>>().join("; ");
+    let unmeasured = advised.iter().any(|advice| advice.text.is_none());
+    let mut text = advised.iter().map(NodeAdvice::sentence).collect::<Vec<_>>().join("; ");
     if more > 0 {
         text += &format!("; devices on {}", phrases::count(more, "more node"));
     }
@@ -85,40 +86,125 @@ fn names(devices: &[&Device]) -> String {
     }
 }
 
-/// Returns the nodes to use, from the newest model of the node; `None` without one.
-fn advice(models: &[Model], target: NodeId) -> Option<String> {
-    let fit = models.iter().filter(|model| model.record.provenance.is_fit_for_placement());
-    let newest = fit
-        .filter(|model| model.targets.iter().any(|it| it.target == target))
-        .min_by_key(|model| Reverse(model.record.provenance.measured_at))?;
-    let directions = &newest.targets.iter().find(|it| it.target == target)?.directions;
-    let by_direction: Vec<(Direction, String)> =
-        directions.iter().map(|direction| (direction.direction, nodes_to_use(direction))).collect();
+/// Devices of one node with the same advice.
+struct NodeAdvice<'a> {
+    node: NodeId,
+    devices: Vec<&'a Device>,
+    /// `None` if the paths were not measured.
+    text: Option<String>,
+}
+
+impl NodeAdvice<'_> {
+    fn sentence(&self) -> String {
+        let is = if self.devices.len() == 1 { "is" } else { "are" };
+        let on = format!("{} {is} on node {}", names(&self.devices), self.node);
+        self.text.iter().fold(on, |on, text| format!("{on}: {text}"))
+    }
+}
+
+/// Returns the devices of a node, grouped by their advice.
+fn of_node<'a>(
+    topology: &Topology,
+    expected: &MachineExpectation,
+    node: NodeId,
+    devices: &[&'a Device],
+) -> Vec<NodeAdvice<'a>> {
+    let mut groups: Vec<(NodeAdvice, Vec<&DeviceExpectation>)> = Vec::new();
+    for device in devices {
+        let name = device.distinct_name(&topology.devices);
+        let of_device: Vec<&DeviceExpectation> =
+            expected.devices.iter().filter(|of| of.device == name).collect();
+        let text = advice(&of_device);
+        match groups.iter_mut().find(|(group, _)| group.text == text) {
+            Some((group, all)) => {
+                group.devices.push(device);
+                all.extend(of_device);
+            }
+            None => groups.push((NodeAdvice { node, devices: vec![device], text }, of_device)),
+        }
+    }
+    let with_rates = |(mut group, all): (NodeAdvice<'a>, Vec<&DeviceExpectation>)| {
+        if let (Some(text), Some(rates)) = (&mut group.text, equal_rates(&all, group.devices.len())) {
+            text.push_str(&rates);
+        }
+        group
+    };
+    groups.into_iter().map(with_rates).collect()
+}
+
+/// Returns why nodes are equal for devices: ` (at most 12.5 GB/s each, the slowest path 38.0)`, with
+/// the fastest of the devices. `None` if a node is slower, or if it was measured.
+fn equal_rates(expected: &[&DeviceExpectation], devices: usize) -> Option<String> {
+    let is_bound =
+        |of: &&DeviceExpectation| of.difference == BandwidthDifference::None && of.measured_at().is_none();
+    if !expected.iter().all(is_bound) {
+        return None;
+    }
+    let limit = expected.iter().filter_map(|of| of.limit.bytes_per_s()).reduce(f64::max)?;
+    let path = expected.iter().filter_map(|of| of.slowest_path()).map(|(_, path)| path).reduce(f64::min)?;
+    let each = if devices > 1 { " each" } else { "" };
+    let gb = |rate: f64| format_significant(rate / 1e9);
+    Some(format!(" (at most {} GB/s{each}, the slowest path {})", gb(limit), gb(path)))
+}
+
+/// Returns the nodes to use for a device, from what is expected of it by direction; `None` if the
+/// paths were not measured.
+fn advice(expected: &[&DeviceExpectation]) -> Option<String> {
+    let by_direction = expected.iter().filter_map(|of| Some((of.direction, nodes_to_use(of)?)));
+    let by_direction: Vec<(Direction, String)> = by_direction.collect();
     let verb = |direction: &Direction| match direction {
         Direction::Write => "write",
         Direction::Read => "read",
     };
-    match by_direction.as_slice() {
-        [] => None,
-        [(_, write), (_, read)] if write == read => Some(format!("write and read {write}")),
-        each => {
-            let each = each.iter().map(|(direction, nodes)| format!("{} {nodes}", verb(direction)));
-            Some(each.collect::<Vec<_>>().join("; "))
+    let is_unknown = |of: &&DeviceExpectation| {
+        of.difference == BandwidthDifference::Unknown { reason: UnknownDifference::LimitUnknown }
+    };
+    let text = match by_direction.as_slice() {
+        [] => return None,
+        [(_, write), (_, read)] if write == read && write.starts_with("from") => {
+            format!("write and read {write}")
         }
-    }
+        [(_, write), (_, read)] if write == read => write.clone(),
+        each => each
+            .iter()
+            .map(|(direction, nodes)| format!("{} {nodes}", verb(direction)))
+            .collect::<Vec<_>>()
+            .join("; "),
+    };
+    Some(match expected.iter().any(is_unknown) {
+        true => format!("by the paths alone (limit unknown), {text}"),
+        false => text,
+    })
 }
 
-/// Returns `from nodes 6-7, never from 2-3`.
-fn nodes_to_use(model: &DirectionModel) -> String {
-    let mean = |class: &numaio_schema::Class| class.mean_bytes_copied_per_s;
-    let best = model.classes.iter().map(mean).fold(0.0, f64::max);
-    let of = |keep: &dyn Fn(f64) -> bool| -> NodeSet {
-        let classes = model.classes.iter().filter(|class| keep(mean(class)));
-        classes.flat_map(|class| class.nodes.iter()).collect()
-    };
-    let (good, never) = (of(&|mean| mean >= best), of(&|mean| mean < best * NEVER));
+/// Returns `from nodes 6-7, never from 2-3`, or that the nodes do not differ.
+fn nodes_to_use(of: &DeviceExpectation) -> Option<String> {
+    let measured = of.measured_at().map(|at| format!(" (measured {})", date(at))).unwrap_or_default();
+    match of.difference {
+        BandwidthDifference::Unknown { reason: UnknownDifference::PathsNotMeasured } => return None,
+        BandwidthDifference::Unknown { reason: UnknownDifference::PathsNotSaturated { .. } } => {
+            return Some("may differ by node: copies were slower than the device may be".to_owned())
+        }
+        BandwidthDifference::None if measured.is_empty() => {
+            return Some("no difference in bandwidth expected".to_owned())
+        }
+        BandwidthDifference::None => return Some(format!("no difference in bandwidth{measured}")),
+        BandwidthDifference::Some
+        | BandwidthDifference::Unknown { reason: UnknownDifference::LimitUnknown } => {}
+    }
+    let mean =
+        |class: &NodeSet| class.iter().filter_map(|node| of.of_best(node)).sum::<f64>() / class.len() as f64;
+    let classes = of.classes().into_iter().filter(|class| mean(class) < NEVER);
+    let never = classes.fold(NodeSet::new(), |all, class| all.union(&class));
     let never = if never.is_empty() { String::new() } else { format!(", never from {never}") };
-    format!("from {}{never}", subjects::joined(good.iter().map(|node| format!("node {node}"))))
+    Some(format!("from {}{never}{measured}", format_nodes(&of.class(1))))
+}
+
+/// Returns from how many devices of a node at once on the nodes differ.
+fn at_once(expected: &MachineExpectation, node: NodeId) -> Option<String> {
+    let of_node = expected.at_once.iter().filter(|difference| difference.node == node);
+    let worst = of_node.max_by(|one, other| one.loss.total_cmp(&other.loss))?;
+    Some(worst.clause())
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 pub struct DeviceExpectation {
     /// The device.
     pub device: String,
+    /// Its node; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
     /// Device write or device read.
     pub direction: Direction,
     /// What the device itself carries.
@@ -30,6 +33,35 @@ pub struct DeviceExpectation {
     pub nodes: Vec<ExpectedBandwidth>,
 }
 
+/// What the devices of a machine can transfer with buffers on each node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct MachineExpectation {
+    /// The devices that carry data and whose nodes are known, each alone, by direction.
+    pub devices: Vec<DeviceExpectation>,
+    /// Devices of a node that exceed a path together, though each alone does not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_once: Vec<DifferenceAtOnce>,
+}
+
+/// From how many devices of a node at once on the nodes differ.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct DifferenceAtOnce {
+    /// The node of the devices.
+    pub node: NodeId,
+    /// Device write or device read.
+    pub direction: Direction,
+    /// The devices of the node whose limits are known, the fastest first.
+    pub devices: Vec<String>,
+    /// The number of devices at once from which on a node is slower.
+    pub count: u32,
+    /// The node that is slowest if all transfer at once.
+    pub slowest: NodeId,
+    /// Its loss then, as a share of the best node's bandwidth, from 0 to 1.
+    pub loss: f64,
+}
+
 /// Whether nodes differ in the bandwidth of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
@@ -42,14 +74,14 @@ pub enum BandwidthDifference {
     /// Measurements do not show it.
     Unknown {
         /// What is missing.
-        why: UnknownDifference,
+        reason: UnknownDifference,
     },
 }
 
 /// Why a difference is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
-#[serde(tag = "reason", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum UnknownDifference {
     /// No copies between the nodes and the node of the device were measured.
     PathsNotMeasured,
@@ -102,6 +134,27 @@ pub enum ExpectationSource {
     Path,
 }
 
+impl MachineExpectation {
+    /// Returns the expectations of a device, by direction; `name` is the one that it is shown by.
+    pub fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a DeviceExpectation> {
+        self.devices.iter().filter(move |of| of.device == name)
+    }
+}
+
+impl DifferenceAtOnce {
+    /// Returns the difference as a clause: `all 4 at once: at most 24 % less on node 1`.
+    pub fn clause(&self) -> String {
+        let Self { devices, count, slowest, loss, .. } = self;
+        let all = devices.len();
+        let first = if *count as usize == all {
+            String::new()
+        } else {
+            format!("from {count} at once on nodes differ, ")
+        };
+        format!("{first}all {all} at once: {:.0} % less on node {slowest}", loss * 100.0)
+    }
+}
+
 impl DeviceExpectation {
     /// Returns the bandwidth of the best node; `None` without nodes.
     pub fn best_bytes_per_s(&self) -> Option<f64> {
@@ -130,7 +183,7 @@ impl DeviceExpectation {
     }
 
     /// Returns the node with the slowest path, and the bytes per second that copies moved on it.
-    fn slowest_path(&self) -> Option<(NodeId, f64)> {
+    pub fn slowest_path(&self) -> Option<(NodeId, f64)> {
         let paths = self.nodes.iter().filter_map(|value| Some((value.node, value.path_bytes_copied_per_s?)));
         paths.min_by(|one, other| one.1.total_cmp(&other.1))
     }
@@ -158,10 +211,10 @@ impl DeviceExpectation {
             }
             BandwidthDifference::Some => format!("{direction}{together}: {}", self.class_clause()),
             // A limit is unknown in both directions.
-            BandwidthDifference::Unknown { why: why @ UnknownDifference::LimitUnknown } => {
-                why.clause(&self.limit)
+            BandwidthDifference::Unknown { reason: reason @ UnknownDifference::LimitUnknown } => {
+                reason.clause(&self.limit)
             }
-            BandwidthDifference::Unknown { why } => format!("{direction}: {}", why.clause(&self.limit)),
+            BandwidthDifference::Unknown { reason } => format!("{direction}: {}", reason.clause(&self.limit)),
         }
     }
 
@@ -247,6 +300,7 @@ mod tests {
         };
         let found = DeviceExpectation {
             device: "eth0".to_owned(),
+            node: Some(NodeId(1)),
             direction: Direction::Write,
             limit: DeviceBandwidth::Known {
                 bytes_per_s: 10.0,

@@ -76,7 +76,8 @@ pub use devices::{
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
 pub use document::Document;
 pub use expectation::{
-    BandwidthDifference, DeviceExpectation, ExpectationSource, ExpectedBandwidth, UnknownDifference,
+    BandwidthDifference, DeviceExpectation, DifferenceAtOnce, ExpectationSource, ExpectedBandwidth,
+    MachineExpectation, UnknownDifference,
 };
 pub use fleet::{DeviationMap, Fact, FactKind, FigureKey, FigureRow, FleetData, FleetHost, HostHistory};
 pub use fleet_check::{

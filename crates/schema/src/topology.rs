@@ -2,6 +2,7 @@
 
 use crate::read::{read, DocumentError};
 use crate::schemas::TOPOLOGY_SCHEMA;
+use crate::MachineExpectation;
 use numaio_machine::devices::DeviceMatrix;
 use numaio_machine::topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,10 @@ pub struct TopologyDocument {
     /// What each two devices share, on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_matrix: Option<DeviceMatrix>,
+    /// What the devices can transfer with buffers on each node; `None` where only the machine is
+    /// described.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<MachineExpectation>,
 }
 
 impl TopologyDocument {
@@ -32,7 +37,13 @@ impl TopologyDocument {
 
     /// Creates a document with a time of discovery, in seconds since 1970.
     pub fn with_time(topology: Topology, observed_at: Option<u64>) -> Self {
-        Self { schema: TOPOLOGY_SCHEMA.to_owned(), observed_at, topology, device_matrix: None }
+        Self {
+            schema: TOPOLOGY_SCHEMA.to_owned(),
+            observed_at,
+            topology,
+            device_matrix: None,
+            expected: None,
+        }
     }
 
     /// Reads a document.

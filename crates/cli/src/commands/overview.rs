@@ -1,6 +1,6 @@
 //! `numaio` without a command on a terminal: this machine in brief, and what to run next.
 
-use super::placement;
+use super::{placement, tape_io};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Common;
@@ -13,6 +13,8 @@ pub fn run(common: &Common) -> Result<ExitCode, Failure> {
     let machine = Machine::pick(common)?;
     let topology = discover(&machine);
     let models = placement::models(common, &machine, &topology, None)?;
-    output::print(&numaio_report::overview_text(&topology, &models, &output::style(common)))?;
+    let expected =
+        placement::expectation(&topology, &models, &tape_io::measured(common, &machine, &topology)?);
+    output::print(&numaio_report::overview_text(&topology, &expected, &output::style(common)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `numaio report`: writes a report of documents.
 
-use super::{fleet, tape_documents};
+use super::{fleet, placement, tape_documents};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::options::Common;
@@ -74,6 +74,11 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<ExitCode, Failure> {
     let path = output_path(args)?;
     if !args.all {
         bundle.keep_newest();
+    }
+    for machine in &mut bundle.machines {
+        if let Some(topology) = &machine.topology {
+            machine.expected = placement::expectation(topology, &machine.models, &machine.ios);
+        }
     }
     let text = match args.format {
         Format::Html => numaio_report::html(&bundle, common.unit),

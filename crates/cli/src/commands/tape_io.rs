@@ -4,7 +4,8 @@ use super::measuring::{self, MeasuredMachine};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::options::Common;
-use crate::output;
+use crate::store::Kind;
+use crate::{documents, output};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::{DiskPath, IoPath, Sampling, StreamGroup, Workload};
@@ -12,6 +13,19 @@ use numaio_measure::engine::{Cuda, Disk, Engine, Fio};
 use numaio_measure::io::{IoSelection, MixPart};
 use numaio_measure::{IoOptions, Rule};
 use numaio_schema::{IoCell, IoEngine, IoRecord, Load};
+
+/// Returns the measured I/O of a machine without load: that on a tape, then the saved one, newest
+/// first.
+///
+/// # Errors
+/// Ctrl-C was pressed.
+pub fn measured(common: &Common, machine: &Machine, topology: &Topology) -> Result<Vec<IoRecord>, Failure> {
+    let mut measured = records(common, machine, topology)?;
+    measured.retain(|record| record.provenance.load.is_empty());
+    measured.reverse();
+    measured.extend(documents::saved_io(common, Kind::Io, &topology.identity));
+    Ok(measured)
+}
 
 /// Returns every I/O record of a tape.
 ///

@@ -1,6 +1,6 @@
 //! `numaio topology`: shows a machine.
 
-use super::placement;
+use super::{placement, tape_io};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Common;
@@ -10,8 +10,9 @@ use clap::Args as ClapArgs;
 use numaio_machine::devices::name_by_pci_ids;
 use numaio_machine::devices::DeviceMatrix;
 use numaio_machine::discover::discover;
+use numaio_machine::topology::Topology;
 use numaio_report::Detail;
-use numaio_schema::TopologyDocument;
+use numaio_schema::{MachineExpectation, TopologyDocument};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -47,8 +48,9 @@ pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
         }
         None if args.json => {
             let device_matrix = args.matrix.then(|| DeviceMatrix::new(&topology)).flatten();
+            let expected = Some(expectation(common, &machine, &topology)?);
             let document = TopologyDocument::with_time(topology, machine.observed_at());
-            output::print(&json(&TopologyDocument { device_matrix, ..document })?)?
+            output::print(&json(&TopologyDocument { device_matrix, expected, ..document })?)?
         }
         None if args.matrix => {
             let matrix = DeviceMatrix::new(&topology).ok_or_else(|| {
@@ -58,10 +60,26 @@ pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
             output::print(&numaio_report::device_matrix_text(&matrix, &output::style(common)))?
         }
         None => {
-            let models = placement::models(common, &machine, &topology, None)?;
+            let expected = expectation(common, &machine, &topology)?;
             let detail = Detail::of(args.brief);
-            output::print(&numaio_report::topology_text(&topology, &models, detail, &output::style(common)))?
+            output::print(&numaio_report::topology_text(
+                &topology,
+                &expected,
+                detail,
+                &output::style(common),
+            ))?
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what the devices can transfer, by the models and the measured I/O of the machine.
+fn expectation(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+) -> Result<MachineExpectation, Failure> {
+    let models = placement::models(common, machine, topology, None)?;
+    let io = tape_io::measured(common, machine, topology)?;
+    Ok(placement::expectation(topology, &models, &io))
 }

@@ -83,12 +83,13 @@ pub fn expect_bandwidth(
     }
     let nodes = paths.classified(values);
     let difference = match unknown {
-        Some(why) => BandwidthDifference::Unknown { why },
+        Some(reason) => BandwidthDifference::Unknown { reason },
         None if nodes.iter().any(|node| node.class > 1) => BandwidthDifference::Some,
         None => BandwidthDifference::None,
     };
     DeviceExpectation {
         device: subject.name.to_owned(),
+        node: subject.node,
         direction,
         limit: paths.limit,
         beside: sharers.iter().map(|other| other.name()).collect(),
@@ -185,9 +186,13 @@ impl<'a> Paths<'a> {
         let differ = points.iter().any(|point| point.value < best * (1.0 - level));
         let classes = if differ { classify(&points, rule, level, &self.first) } else { Vec::new() };
         let mean = |class: &Class| class.mean_bytes_copied_per_s;
+        // The device limits several classes of paths to one bandwidth.
+        let mut means: Vec<f64> = classes.iter().map(mean).collect();
+        means.sort_by(|one, other| other.total_cmp(one));
+        means.dedup();
         let class = |node| {
             let own = classes.iter().find(|class| class.nodes.contains(node)).map_or(best, mean);
-            1 + classes.iter().filter(|class| mean(class) > own).count() as u32
+            1 + means.iter().filter(|mean| **mean > own).count() as u32
         };
         let of = |value: Value| ExpectedBandwidth {
             node: value.point.node,

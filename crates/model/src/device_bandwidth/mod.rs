@@ -14,4 +14,4 @@ mod tests;
 pub use expectation::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
 pub use limits::{bench_command, device_limit};
 pub(crate) use limits::{link_limit, port_limit};
-pub use sharing::{first_difference, FirstDifference};
+pub use sharing::{expect_machine, first_difference};

@@ -1,23 +1,31 @@
-//! From how many devices at once on the nodes differ.
+//! From how many devices at once on the nodes differ, and what all devices of a machine can transfer.
 
 use super::expectation::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
 use super::limits::device_limit;
 use numaio_machine::devices::Device;
-use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
-use numaio_schema::{BandwidthDifference, DeviceExpectation};
+use numaio_schema::{BandwidthDifference, DeviceExpectation, DifferenceAtOnce, MachineExpectation};
 
-/// From how many devices of a node on the nodes differ.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FirstDifference {
-    /// The devices of the node, the fastest first.
-    pub devices: Vec<String>,
-    /// The number of devices at once from which on a node is slower.
-    pub count: usize,
-    /// The node that is slowest if all transfer at once.
-    pub slowest: NodeId,
-    /// Its loss then, as a share of the best node's bandwidth.
-    pub loss: f64,
+const DIRECTIONS: [Direction; 2] = [Direction::Write, Direction::Read];
+
+/// Returns what each device of a machine that carries data can transfer with buffers on each node,
+/// and which devices of a node exceed a path only together.
+pub fn expect_machine(evidence: BandwidthEvidence<'_>) -> MachineExpectation {
+    let topology = evidence.topology;
+    let of_node =
+        |node| -> Vec<&Device> { topology.devices_on(node).filter(|device| device.carries_data()).collect() };
+    let mut found = MachineExpectation::default();
+    for devices in topology.nodes.iter().map(|node| of_node(node.id)) {
+        for device in &devices {
+            let name = device.distinct_name(&topology.devices);
+            let of =
+                |direction| expect_bandwidth(evidence, BandwidthSubject::of(device, &name), direction, &[]);
+            found.devices.extend(DIRECTIONS.map(of));
+        }
+        let together = DIRECTIONS.into_iter().filter_map(|of| first_difference(evidence, &devices, of));
+        found.at_once.extend(together.filter(|difference| difference.count > 1));
+    }
+    found
 }
 
 /// Returns from how many of a node's devices on the nodes differ in a direction; `None` if they
@@ -26,7 +34,7 @@ pub fn first_difference(
     evidence: BandwidthEvidence<'_>,
     devices: &[&Device],
     direction: Direction,
-) -> Option<FirstDifference> {
+) -> Option<DifferenceAtOnce> {
     let limit = |device| device_limit(evidence.topology, device, evidence.records, direction).bytes_per_s();
     let mut known: Vec<(f64, &Device)> =
         devices.iter().filter_map(|device| Some((limit(device)?, *device))).collect();
@@ -41,9 +49,11 @@ pub fn first_difference(
     let count = (1..=devices.len()).find(differs)?;
     let all = of_first(devices.len())?;
     let (slowest, of_best) = all.slowest()?;
-    Some(FirstDifference {
-        devices: devices.iter().map(|device| device.name()).collect(),
-        count,
+    Some(DifferenceAtOnce {
+        node: all.node?,
+        direction,
+        devices: devices.iter().map(|device| device.distinct_name(&evidence.topology.devices)).collect(),
+        count: count as u32,
         slowest,
         loss: 1.0 - of_best,
     })

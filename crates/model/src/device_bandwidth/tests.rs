@@ -100,7 +100,11 @@ fn devices_at_once_share_a_path_that_each_alone_cannot_fill() {
     let devices: Vec<&Device> = topology.devices.iter().collect();
     let evidence = BandwidthEvidence { topology: &topology, models: &[&model], records: &[] };
     let first = first_difference(evidence, &devices, Read).expect("all four exceed the path");
-    assert_eq!((first.count, first.slowest), (4, NodeId(1)));
+    assert_eq!((first.node, first.count, first.slowest), (NodeId(0), 4, NodeId(1)));
+    assert_eq!(first.clause(), "all 4 at once: 24 % less on node 1");
+    let machine = expect_machine(evidence);
+    assert_eq!((machine.devices.len(), machine.at_once.len()), (8, 2), "both directions");
+    assert!(machine.devices.iter().all(|of| of.difference == BandwidthDifference::None));
     assert!((first.loss - 0.24).abs() < 1e-9, "{first:?}");
     assert_eq!(first_difference(evidence, &devices[..3], Read), None);
     // Devices of another node use other paths.
@@ -136,6 +140,9 @@ fn path_below_the_limit_bounds_the_device() {
     let topology = with(vec![device("eth0", 0, Some(2640.0))]);
     let found = expect(&topology, &model(339.0, &[110.0]), &[], Read, &[]);
     assert_eq!(found.difference, BandwidthDifference::Some);
+    let model = model(339.0, &[110.0]);
+    let evidence = BandwidthEvidence { topology: &topology, models: &[&model], records: &[] };
+    assert_eq!(expect_machine(evidence).at_once, [], "one device alone differs already");
     assert_eq!(found.slowest(), Some((NodeId(1), 110.0 / 330.0)));
     assert_eq!(found.clause(), "device read: at most 330 GB/s from node 0, at most 110 GB/s from node 1");
 }
@@ -153,8 +160,8 @@ fn own_node_is_not_worse_than_the_fastest_copy() {
 fn copies_slower_than_the_device_bound_nothing() {
     let topology = with(vec![device("eth0", 0, Some(440.0))]);
     let found = expect(&topology, &model(43.0, &[38.0]), &[], Read, &[]);
-    let why = UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: 43e9 };
-    assert_eq!(found.difference, BandwidthDifference::Unknown { why });
+    let reason = UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: 43e9 };
+    assert_eq!(found.difference, BandwidthDifference::Unknown { reason });
     assert!(found.nodes.is_empty() && found.clause().contains("at most 43.0 GB/s"), "{}", found.clause());
 }
 
@@ -162,11 +169,14 @@ fn copies_slower_than_the_device_bound_nothing() {
 fn unknown_limit_leaves_the_paths() {
     let topology = with(vec![device("eth0", 7, None)]);
     let found = expect(&topology, &paper(), &[], Write, &[]);
-    assert_eq!(found.difference, BandwidthDifference::Unknown { why: UnknownDifference::LimitUnknown });
+    assert_eq!(found.difference, BandwidthDifference::Unknown { reason: UnknownDifference::LimitUnknown });
     let classes: Vec<String> = found.classes().iter().map(NodeSet::to_string).collect();
     assert_eq!(classes, ["7", "0-1,4-6", "2-3"]);
     let without = expect(&with(vec![device("eth0", 5, Some(10.0))]), &paper(), &[], Write, &[]);
-    assert_eq!(without.difference, BandwidthDifference::Unknown { why: UnknownDifference::PathsNotMeasured });
+    assert_eq!(
+        without.difference,
+        BandwidthDifference::Unknown { reason: UnknownDifference::PathsNotMeasured }
+    );
 }
 
 /// The paper's `RDMA_WRITE` (Table IV): the paths of nodes 2 and 3 carry more than the adapter,
@@ -193,7 +203,7 @@ fn links_of_a_virtual_machine_limit_nothing() {
     let mut topology = with(vec![device("eth0", 0, Some(1.0))]);
     topology.surroundings.virtual_machine = true;
     let found = expect(&topology, &epyc(), &[], Read, &[]);
-    assert_eq!(found.difference, BandwidthDifference::Unknown { why: UnknownDifference::LimitUnknown });
+    assert_eq!(found.difference, BandwidthDifference::Unknown { reason: UnknownDifference::LimitUnknown });
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn reasons(target: &PlacementTarget, request: &PlacementRequest) -> Vec<String> 
 
 /// Whether an expectation adds to the reason for the best nodes: not without a model.
 fn is_worth_a_line(of: &DeviceExpectation) -> bool {
-    !matches!(of.difference, BandwidthDifference::Unknown { why: UnknownDifference::PathsNotMeasured })
+    !matches!(of.difference, BandwidthDifference::Unknown { reason: UnknownDifference::PathsNotMeasured })
 }
 
 fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {

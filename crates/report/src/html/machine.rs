@@ -38,7 +38,7 @@ pub(super) fn lead(machine: &MachineDocuments) -> Markup {
                 (phrases::machine_size(topology))
                 @if let Some(seconds) = machine.observed_at { ", as of " (date(seconds)) }
             }
-            @if let Some(verdict) = verdict(topology, &machine.models) { p.lead { (verdict) } }
+            @if let Some(verdict) = verdict(topology, &machine.expected) { p.lead { (verdict) } }
         }
     }
 }

@@ -11,17 +11,23 @@ use crate::verdict;
 use numaio_machine::findings::Finding;
 use numaio_machine::topology::{Confinement, Topology};
 use numaio_machine::units::{format_cpus, format_size};
-use numaio_schema::Model;
+use numaio_schema::MachineExpectation;
 
 /// Formats a machine: nodes, distances, devices, limits of this process, and findings; in brief,
-/// only the verdict and a line for each finding. `models` are the saved models of the machine.
+/// only the verdict and a line for each finding. The verdict is by what its devices are `expected` to
+/// transfer.
 ///
 /// Bandwidths are those of links, in the unit of `style`; see
 /// [`PcieLink::bytes_per_s`](numaio_machine::devices::PcieLink::bytes_per_s).
-pub fn topology_text(topology: &Topology, models: &[Model], detail: Detail, style: &TextStyle) -> String {
+pub fn topology_text(
+    topology: &Topology,
+    expected: &MachineExpectation,
+    detail: Detail,
+    style: &TextStyle,
+) -> String {
     let mut page = TextPage::new(style);
     head(&mut page, topology);
-    if let Some(verdict) = verdict::verdict(topology, models) {
+    if let Some(verdict) = verdict::verdict(topology, expected) {
         page.paragraph(0, 2, &verdict);
     }
     if detail == Detail::Brief {

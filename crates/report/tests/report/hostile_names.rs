@@ -4,6 +4,7 @@
 
 use crate::common::{machines, models};
 use numaio_report::{model_text, topology_svg, topology_text, Detail, TextStyle};
+use numaio_schema::MachineExpectation;
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
@@ -46,7 +47,7 @@ proptest! {
         machine.findings[0].message = next();
         machine.confinement.sources = vec![next()];
         let style = TextStyle { width, ..TextStyle::default() };
-        check(&topology_text(&machine, &[], Detail::Complete, &style), width)?;
+        check(&topology_text(&machine, &MachineExpectation::default(), Detail::Complete, &style), width)?;
         let svg = topology_svg(&machine);
         prop_assert!(roxmltree::Document::parse(&svg).is_ok(), "{}", svg);
 

@@ -6,12 +6,22 @@ use crate::common::{expect, machines, models};
 use numaio_machine::devices::Device;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
+use numaio_model::BandwidthEvidence;
 use numaio_report::{
     html, model_listing, model_text, overview_text, topology_text, verdict, Bundle, Detail, TextStyle,
 };
-use numaio_schema::Document;
-use numaio_schema::{Warning, THROTTLED};
+use numaio_schema::{Document, MachineExpectation, Model, Warning, THROTTLED};
 use unicode_width::UnicodeWidthStr;
+
+/// What a machine is expected to transfer without measurements.
+fn unmeasured() -> MachineExpectation {
+    MachineExpectation::default()
+}
+
+/// What a machine is expected to transfer by a model.
+fn expected(topology: &Topology, model: &Model) -> MachineExpectation {
+    numaio_model::expect_machine(BandwidthEvidence { topology, models: &[model], records: &[] })
+}
 
 /// Checks that no line is too wide or ends with a blank, and that there are no control characters.
 fn check(page: &str, width: usize) {
@@ -39,7 +49,7 @@ fn all() -> [(&'static str, Topology); 7] {
 #[test]
 fn topologies_match_stored_output() {
     for (name, topology) in all() {
-        let page = topology_text(&topology, &[], Detail::Complete, &TextStyle::default());
+        let page = topology_text(&topology, &unmeasured(), Detail::Complete, &TextStyle::default());
         check(&page, 100);
         expect(&format!("topology-{name}.txt"), &page);
     }
@@ -49,17 +59,24 @@ fn topologies_match_stored_output() {
 fn overviews_name_a_device_and_fit_a_screen() {
     for (name, topology) in all() {
         for width in [80, 100] {
-            check(&overview_text(&topology, &[], &TextStyle { width, ..TextStyle::default() }), width);
+            check(
+                &overview_text(&topology, &unmeasured(), &TextStyle { width, ..TextStyle::default() }),
+                width,
+            );
         }
-        let page = overview_text(&topology, &[], &TextStyle::default());
+        let page = overview_text(&topology, &unmeasured(), &TextStyle::default());
         assert!(page.contains("numaio help"), "{name}: {page}");
     }
-    let page = overview_text(&machines::dl585(), &[], &TextStyle::default());
+    let page = overview_text(&machines::dl585(), &unmeasured(), &TextStyle::default());
     assert!(page.contains("numaio model ") && page.contains("numaio run --near "), "{page}");
     assert!(page.lines().count() <= 30, "{page}");
-    let page = overview_text(&machines::dl585(), &[models::paper()], &TextStyle::default());
+    let page = overview_text(
+        &machines::dl585(),
+        &expected(&machines::dl585(), &models::paper()),
+        &TextStyle::default(),
+    );
     assert!(!page.contains("numaio model "), "measured already: {page}");
-    let page = overview_text(&machines::vm(), &[], &TextStyle::default());
+    let page = overview_text(&machines::vm(), &unmeasured(), &TextStyle::default());
     assert!(page.contains("equally near") && !page.contains("--near"), "{page}");
 }
 
@@ -70,7 +87,7 @@ fn pages_fit_any_width() {
             check(
                 &topology_text(
                     &topology,
-                    &[],
+                    &unmeasured(),
                     Detail::Complete,
                     &TextStyle { width, ..TextStyle::default() },
                 ),
@@ -78,7 +95,12 @@ fn pages_fit_any_width() {
             );
         }
         check(
-            &topology_text(&topology, &[], Detail::Complete, &TextStyle { width: 0, ..TextStyle::default() }),
+            &topology_text(
+                &topology,
+                &unmeasured(),
+                Detail::Complete,
+                &TextStyle { width: 0, ..TextStyle::default() },
+            ),
             TextStyle::NARROWEST,
         );
     }
@@ -94,7 +116,7 @@ fn all_devices_are_named() {
     for topology in [machines::dl585(), machines::uniform(), machines::large()] {
         let page = topology_text(
             &topology,
-            &[],
+            &unmeasured(),
             Detail::Complete,
             &TextStyle { width: 200, ..TextStyle::default() },
         );
@@ -109,7 +131,7 @@ fn all_devices_are_named() {
 
 #[test]
 fn an_empty_topology_is_a_valid_page() {
-    check(&topology_text(&Topology::default(), &[], Detail::Complete, &TextStyle::default()), 100);
+    check(&topology_text(&Topology::default(), &unmeasured(), Detail::Complete, &TextStyle::default()), 100);
 }
 
 #[test]
@@ -215,15 +237,48 @@ fn only_memcpy_is_named_with_its_library() {
 #[test]
 fn verdict_names_the_nodes_to_use_and_to_avoid() {
     let topology = machines::dl585();
-    let with = verdict(&topology, &[models::paper()]).expect("a verdict");
+    let with = verdict(&topology, &expected(&topology, &models::paper())).expect("a verdict");
     assert!(with.contains("on node 7: write from"), "{with}");
     assert!(with.contains(", never from 2-3"), "{with}");
-    let without = verdict(&topology, &[]).expect("a verdict");
+    let without = verdict(&topology, &unmeasured()).expect("a verdict");
     assert!(without.contains("; numaio model measures which"), "{without}");
     let mut throttled = models::paper();
     throttled.record.provenance.warnings.push(Warning { rule: THROTTLED.to_owned(), message: String::new() });
-    assert_eq!(verdict(&topology, &[throttled]).as_ref(), Some(&without));
-    assert_eq!(verdict(&machines::vm(), &[]), None, "one node");
+    assert_eq!(verdict(&topology, &expected(&topology, &throttled)).as_ref(), Some(&without));
+    assert_eq!(verdict(&machines::vm(), &unmeasured()), None, "one node");
+}
+
+/// Ports of 20 Gbit/s, below the slowest paths: 26.0 Gbit/s to node 7 and 27.9 from it.
+#[test]
+fn verdict_states_that_nodes_do_not_differ_for_slow_devices() {
+    let mut topology = machines::dl585();
+    let port = topology.devices.iter().find(|device| device.has_name("eth2")).expect("a port").clone();
+    topology.devices = ["eth0", "eth1"]
+        .map(|name| Device {
+            names: vec![name.into()],
+            path: format!("/sys/devices/{name}"),
+            pci: None,
+            link: None,
+            upstream: Vec::new(),
+            port_bits_per_s: Some(20_000_000_000),
+            ..port.clone()
+        })
+        .to_vec();
+    let of =
+        |topology: &Topology| verdict(topology, &expected(topology, &models::paper())).expect("a verdict");
+    assert_eq!(
+        of(&topology),
+        "eth0, eth1 are on node 7: no difference in bandwidth expected (at most 2.50 GB/s each, the slowest path 3.25); \
+         all 2 at once: 35 % less on node 3"
+    );
+    topology.devices.truncate(1);
+    assert_eq!(
+        of(&topology),
+        "eth0 is on node 7: no difference in bandwidth expected (at most 2.50 GB/s, the slowest path 3.25)"
+    );
+    topology.devices[0].port_bits_per_s = None;
+    let of_unknown = of(&topology);
+    assert!(of_unknown.contains(": by the paths alone (limit unknown), write from"), "{of_unknown}");
 }
 
 #[test]
@@ -231,8 +286,8 @@ fn brief_topology_has_a_line_for_each_finding() {
     let style = TextStyle { width: 200, ..TextStyle::default() };
     let topology = machines::dl585();
     let (brief, complete) = (
-        topology_text(&topology, &[], Detail::Brief, &style),
-        topology_text(&topology, &[], Detail::Complete, &style),
+        topology_text(&topology, &unmeasured(), Detail::Brief, &style),
+        topology_text(&topology, &unmeasured(), Detail::Complete, &style),
     );
     assert!(brief.lines().count() * 2 < complete.lines().count(), "{brief}");
     assert!(!brief.contains("remedy:") && brief.contains("Findings: "), "{brief}");

@@ -17,7 +17,7 @@ use numaio_machine::near::{resolve, Handle, ResolveContext};
 use numaio_machine::topology::Topology;
 use numaio_model::MachineEvidence;
 use numaio_report::Detail;
-use numaio_schema::{DiagnosedFinding, Diagnosis, IoRecord, Model, DIAGNOSIS_SCHEMA};
+use numaio_schema::{DiagnosedFinding, Diagnosis, Model, DIAGNOSIS_SCHEMA};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -93,7 +93,7 @@ pub fn diagnose(
 ) -> Result<Diagnosis, Failure> {
     let devices = resolve_devices(machine, topology, scope.devices)?;
     let models = placement::models(common, machine, topology, scope.model)?;
-    let io = read_measured_io(common, machine, topology)?;
+    let io = tape_io::measured(common, machine, topology)?;
     let interrupts = documents::saved_io(common, Kind::Interrupts, &topology.identity);
     let mut not_checked = not_checked(machine, topology, conditions, &models);
     let mut symptoms = checkup::check(machine, topology, conditions);
@@ -113,6 +113,7 @@ pub fn diagnose(
         symptoms = numaio_model::filter_by_devices(symptoms, topology, &devices);
     }
     let evidence = MachineEvidence { topology, models: &models, io: &io, interrupts: &interrupts };
+    let verdict = || numaio_report::verdict(topology, &placement::expectation(topology, &models, &io));
     let name =
         |index: &usize| topology.devices.get(*index).map(|device| device.distinct_name(&topology.devices));
     Ok(Diagnosis {
@@ -122,7 +123,7 @@ pub fn diagnose(
         source: machine.source(),
         observed_at: machine.observed_at(),
         devices: devices.iter().filter_map(name).collect(),
-        verdict: devices.is_empty().then(|| numaio_report::verdict(topology, &models)).flatten(),
+        verdict: devices.is_empty().then(verdict).flatten(),
         findings: numaio_model::diagnose(&evidence, symptoms),
         not_checked,
     })
@@ -138,7 +139,7 @@ pub fn diagnose_machine(
 ) -> Result<Vec<DiagnosedFinding>, Failure> {
     let mut symptoms = checkup::check(machine, topology, &conditions::read(machine));
     symptoms.extend(spanning_stacks(machine, topology));
-    let io = read_measured_io(common, machine, topology)?;
+    let io = tape_io::measured(common, machine, topology)?;
     let interrupts = documents::saved_io(common, Kind::Interrupts, &topology.identity);
     let evidence = MachineEvidence { topology, models, io: &io, interrupts: &interrupts };
     Ok(numaio_model::diagnose(&evidence, symptoms))
@@ -168,18 +169,6 @@ fn spanning_stacks(machine: &Machine, topology: &Topology) -> Vec<Symptom> {
     let context = ResolveContext { root: machine, locate: machine, topology };
     let stacks = checkup::stacks(machine);
     stacks.iter().filter_map(|stack| checkup::split_stack(topology, &resolve(context, stack))).collect()
-}
-
-/// Reads I/O measurements of this machine: those on a tape, then the saved ones, newest first.
-fn read_measured_io(
-    common: &Common,
-    machine: &Machine,
-    topology: &Topology,
-) -> Result<Vec<IoRecord>, Failure> {
-    let mut records = tape_io::records(common, machine, topology)?;
-    records.retain(|record| record.provenance.load.is_empty());
-    records.extend(documents::saved_io(common, Kind::Io, &topology.identity));
-    Ok(records)
 }
 
 /// Lists what numaio could not check, and why.

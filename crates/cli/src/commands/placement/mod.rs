@@ -7,6 +7,7 @@ pub use devices::{devices_of, find as find_device};
 pub use plan_file::{parse_transfer, read, read_transfer};
 
 use super::measuring::{self, MeasuredMachine};
+use super::tape_io;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::{integer, Common, Directions};
@@ -18,10 +19,10 @@ use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
 use numaio_machine::units::{format_size, parse_size};
 use numaio_measure::Options;
-use numaio_model::{PlacementError, RankingSources};
+use numaio_model::{BandwidthEvidence, PlacementError, RankingSources};
 use numaio_schema::{
-    CoreOrder, CounterRecord, Document, IoRecord, Model, PlacementHint, PlacementPlan, PlacementRequest,
-    PlacementTarget, PLACEMENT_SCHEMA,
+    CoreOrder, CounterRecord, Document, IoRecord, MachineExpectation, Model, PlacementHint, PlacementPlan,
+    PlacementRequest, PlacementTarget, PLACEMENT_SCHEMA,
 };
 use std::path::{Path, PathBuf};
 
@@ -136,7 +137,7 @@ pub fn plan(
     let models = models(common, machine, topology, args.model.as_deref())?;
     let models: Vec<&Model> = models.iter().collect();
     let counters = factors(common, topology);
-    let io = documents::saved_io(common, Kind::Io, &topology.identity);
+    let io = tape_io::measured(common, machine, topology)?;
     let records: Vec<&IoRecord> = io.iter().collect();
     let sources = RankingSources {
         models: &models,
@@ -271,6 +272,12 @@ pub fn models(
         models.extend(model_from_tape(common, machine, topology));
     }
     Ok(models)
+}
+
+/// Returns what the devices of a machine can transfer, by its models and measured I/O, newest first.
+pub fn expectation(topology: &Topology, models: &[Model], io: &[IoRecord]) -> MachineExpectation {
+    let (models, records): (Vec<&Model>, Vec<&IoRecord>) = (models.iter().collect(), io.iter().collect());
+    numaio_model::expect_machine(BandwidthEvidence { topology, models: &models, records: &records })
 }
 
 /// Returns the newest saved counts of this machine, without load, that have scheduling factors.
