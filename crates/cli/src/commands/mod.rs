@@ -4,6 +4,7 @@ pub mod balance;
 pub mod bench;
 pub mod compare;
 pub mod config;
+mod confirm;
 pub mod copy;
 pub mod cost;
 pub mod counters;

@@ -1,5 +1,6 @@
 //! `numaio model`: measures bandwidth between nodes and classifies them.
 
+use super::confirm;
 use super::measuring::{self, measure, options, MeasuredMachine};
 use crate::balancing::pause;
 use crate::failure::{self, Failure};
@@ -9,6 +10,7 @@ use crate::output::json;
 use crate::store::Kind;
 use crate::{input, output};
 use clap::{Args as ClapArgs, ValueEnum};
+use numaio_machine::devices::Device;
 use numaio_machine::discover::discover;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
@@ -42,6 +44,13 @@ pub struct ModelArgs {
     /// Classify a saved model again, without measuring
     #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     pub from: Option<PathBuf>,
+    /// Then measure the devices of the targets with themselves, one node of each class
+    ///
+    /// Disks and GPUs; disks are only read. DEV selects devices; default: all that need no other
+    /// host. Prints expected and measured bandwidth, and saves the measurement, which outranks the
+    /// model from then on. On a terminal, numaio asks for it.
+    #[arg(long, value_name = "DEV", num_args = 0.., conflicts_with_all = ["json", "format", "from", "load", "load_command"])]
+    pub confirm: Option<Vec<String>>,
     /// Show visits, confidence interval and drift of every value
     #[arg(long, conflicts_with_all = ["json", "format"])]
     pub stats: bool,
@@ -105,6 +114,7 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let machine = measuring::pick(common)?;
     let topology = discover(&machine);
     let targets = targets(common, &topology, &args.targets)?;
+    let devices = confirm::devices(&topology, args.confirm.as_deref().unwrap_or_default(), &targets)?;
     let options = Options {
         targets,
         directions: args.targets.direction.list(),
@@ -121,6 +131,12 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let provenance = &model.record.provenance;
     let saved = save.then(|| measuring::save(common, Kind::Model, provenance, &model, &topology));
     print(common, args, &model)?;
+    let can_ask = machine.is_live() && args.format == Format::Table && !args.json && load.is_empty();
+    if args.confirm.is_some() || (can_ask && confirm::wants_confirmation(common, &devices)) {
+        // A tape plays each run once.
+        let machine = measuring::pick(common)?;
+        confirm::confirm(common, (&machine, &topology), &model, &devices, save)?;
+    }
     measuring::exit(saved)
 }
 
@@ -142,21 +158,29 @@ fn targets(common: &Common, topology: &Topology, args: &TargetArgs) -> Result<No
     Ok(targets)
 }
 
-/// Returns the node of a device, which is selected by name or PCI address.
-pub(in crate::commands) fn node_of_device(
-    topology: &Topology,
+/// Returns a device that moves data, which is selected by name or PCI address.
+pub(in crate::commands) fn device_of_data<'a>(
+    topology: &'a Topology,
     name: &str,
-) -> Result<numaio_machine::ids::NodeId, Failure> {
+) -> Result<&'a Device, Failure> {
     let devices = || topology.devices.iter().filter(|device| device.moves_data());
-    let Some(device) = devices().find(|device| device.has_name(name)) else {
+    devices().find(|device| device.has_name(name)).ok_or_else(|| {
         let names: Vec<String> = devices().map(|device| device.name()).collect();
         let hint = if names.is_empty() {
             "this machine has no devices that move data".into()
         } else {
             format!("devices: {}", names.join(", "))
         };
-        return Err(Failure::usage(format!("there is no device '{name}'")).hint(hint));
-    };
+        Failure::usage(format!("there is no device '{name}'")).hint(hint)
+    })
+}
+
+/// Returns the node of a device, which is selected by name or PCI address.
+pub(in crate::commands) fn node_of_device(
+    topology: &Topology,
+    name: &str,
+) -> Result<numaio_machine::ids::NodeId, Failure> {
+    let device = device_of_data(topology, name)?;
     device.locality.node.ok_or_else(|| {
         Failure::new(format!("the kernel does not report the NUMA node of '{name}'"))
             .hint("select the target with --node K; the board's manual lists the socket of each slot")

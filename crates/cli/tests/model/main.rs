@@ -1,6 +1,7 @@
-//! Tests of `numaio compare`, `predict`, `validate` and `plan`.
+//! Tests of `numaio model --confirm`, `compare`, `predict`, `validate` and `plan`.
 
 mod compare;
+mod confirm;
 mod plan;
 mod predict;
 #[path = "../support/mod.rs"]

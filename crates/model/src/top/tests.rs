@@ -61,7 +61,12 @@ fn inspection(private: &[(u32, u64)]) -> ProgramInspection {
 }
 
 fn used_device() -> DeviceUse {
-    DeviceUse { device: "sda".to_owned(), node: Some(NodeId(3)), share: Some(1.0), reached_via: String::new() }
+    DeviceUse {
+        device: "sda".to_owned(),
+        node: Some(NodeId(3)),
+        share: Some(1.0),
+        reached_via: String::new(),
+    }
 }
 
 fn nearness(threads: f64, memory: Option<f64>) -> Option<Nearness> {

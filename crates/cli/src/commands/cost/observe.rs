@@ -200,7 +200,9 @@ impl<'a> Observation<'a> {
             let open = resolve_process(context, *pid, &OwnConnections::default());
             for device in numaio_place::used_devices(self.topology, &open) {
                 match self.devices.get_mut(&device.device) {
-                    Some(known) => known.share = known.share.zip(device.share).map(|(one, other)| one + other),
+                    Some(known) => {
+                        known.share = known.share.zip(device.share).map(|(one, other)| one + other)
+                    }
                     None => drop(self.devices.insert(device.device.clone(), device)),
                 }
             }
