@@ -27,6 +27,9 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, name: &str) -> Option<Symptom>
     let controllers: Vec<String> =
         root.names(&format!("{SUBSYSTEMS}/{name}")).into_iter().filter(is_controller).collect();
     let node = |controller: &String| {
+        // A controller that is reconnected or removed carries nothing.
+        let state = root.optional(&format!("{SUBSYSTEMS}/{name}/{controller}/state"));
+        state.is_none_or(|state| state == "live").then_some(())?;
         let device = topology.devices.iter().find(|device| device.has_name(controller))?;
         device.locality.node
     };

@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::set::{format_nodes, CpuSet, NodeSet};
-use crate::topology::{Node, Topology, NODES};
+use crate::topology::{offline_memory, Node, Topology, NODES};
 use crate::units::{format_cpus, format_size};
 
 /// Reports nodes without memory, nodes without CPUs, and CPUs without node; nodes of one kind
@@ -17,8 +17,13 @@ fn nodes_with(topology: &Topology, kind: impl Fn(&Node) -> bool) -> Option<NodeS
     (!nodes.is_empty()).then_some(nodes)
 }
 
+/// Returns whether a node has no memory, not even offline memory, which has its own finding.
+fn lacks_memory(topology: &Topology, node: &Node) -> bool {
+    node.memory.is_none() && !offline_memory::is_reported(&topology.findings, node)
+}
+
 fn without_memory(topology: &Topology) -> Option<Finding> {
-    let nodes = nodes_with(topology, |node| node.memory.is_none() && !node.cpus.is_empty())?;
+    let nodes = nodes_with(topology, |node| lacks_memory(topology, node) && !node.cpus.is_empty())?;
     let remedy = match topology.surroundings.virtual_machine {
         true => {
             "Give the guest's node memory (memory= of <cell> in libvirt), or run I/O on nodes with memory."
@@ -50,7 +55,7 @@ fn without_cpus(topology: &Topology) -> Option<Finding> {
 /// Reports placeholders: a GPU with coherent memory has one for each of its partitions
 /// (<https://docs.nvidia.com/datacenter/tesla/mig-user-guide>), and memory can be plugged in later.
 fn empty(topology: &Topology) -> Option<Finding> {
-    let nodes = nodes_with(topology, |node| node.memory.is_none() && node.cpus.is_empty())?;
+    let nodes = nodes_with(topology, |node| lacks_memory(topology, node) && node.cpus.is_empty())?;
     Some(Finding::new(
         Severity::Note,
         "node-empty",

@@ -31,7 +31,7 @@ pub(super) fn members(root: &dyn Sysfs, path: &str, slaves: &[String]) -> Option
 }
 
 /// Returns the kind of a mapping by the prefix of its UUID.
-pub(crate) fn kind(uuid: &str) -> &'static str {
+fn kind(uuid: &str) -> &'static str {
     let mut parts = uuid.split('-');
     match (parts.next().unwrap_or_default(), parts.next().unwrap_or_default()) {
         ("LVM", _) => "logical volume",

@@ -16,6 +16,7 @@ mod isolation;
 mod kinds;
 mod memory;
 mod nodes;
+pub(crate) mod offline_memory;
 mod parts;
 mod quota;
 mod read;

@@ -3,6 +3,7 @@
 use super::files::{numbered, set_of, NODES};
 use super::hmat;
 use super::memory::{huge_pages, parse_meminfo};
+use super::offline_memory;
 use super::parts::{Cpu, Distances, Memory, Node};
 use crate::finding::{Finding, Severity};
 use crate::ids::{CpuId, NodeId, PackageId};
@@ -47,6 +48,9 @@ pub(super) fn read(
     if let [only] = nodes.as_mut_slice() {
         only.memory = only.memory.or_else(|| meminfo(root, "/proc/meminfo"));
     }
+    let offline_memory =
+        nodes.iter().filter_map(|node| offline_memory::find(root, &format!("{NODES}/node{}", node.id), node));
+    findings.extend(offline_memory);
     (nodes, offline)
 }
 

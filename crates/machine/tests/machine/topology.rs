@@ -433,6 +433,58 @@ fn finds_firmware_onlined_cxl_memory() {
     );
 }
 
+/// Adds memory blocks of 2 GiB to a node, `offline` of them after `online` others.
+fn memory_blocks(tree: &mut Tree, id: u32, online: u32, offline: u32) {
+    tree.file("/sys/devices/system/memory/block_size_bytes", "80000000\n");
+    for block in 0..online + offline {
+        let name = format!("memory{}", 100 + block);
+        tree.link(&format!("{NODES}/node{id}/{name}"), &format!("../../memory/{name}"));
+        let state = if block < online { "online\n" } else { "offline\n" };
+        tree.file(&format!("/sys/devices/system/memory/{name}/state"), state);
+    }
+}
+
+#[test]
+fn reports_offline_memory_with_its_command() {
+    let offline = |tree: &Tree| {
+        let machine = read(tree);
+        let found = machine.findings.iter().find(|finding| finding.rule == "memory-offline").cloned();
+        let lacks_memory =
+            |finding: &Finding| ["node-empty", "node-without-memory"].contains(&finding.rule.as_str());
+        (found, machine.findings.iter().any(lacks_memory))
+    };
+    // A node whose memory is offline is no placeholder.
+    let mut tree = four_nodes();
+    tree.file(&format!("{NODES}/online"), "0-1,8-10\n");
+    node(&mut tree, 10, 0, "", 0);
+    assert!(offline(&tree).1, "without blocks it is a placeholder");
+    memory_blocks(&mut tree, 10, 0, 16);
+    let (found, is_placeholder) = offline(&tree);
+    let found = found.expect("a finding");
+    assert!(!is_placeholder);
+    assert_eq!((found.subject.as_str(), found.severity), ("node 10", Severity::Note));
+    assert!(found.message.starts_with("32 GiB"), "{}", found.message);
+    assert!(found.remedy.contains("chmem --enable --blocks 100-115"), "{}", found.remedy);
+    // Half a node, and blocks that are not adjacent.
+    let mut tree = four_nodes();
+    memory_blocks(&mut tree, 1, 2, 2);
+    let found = offline(&tree).0.expect("a finding");
+    assert!(found.remedy.contains("--blocks 102-103"), "{}", found.remedy);
+    tree.file("/sys/devices/system/memory/memory100/state", "offline\n");
+    let found = offline(&tree).0.expect("a finding");
+    assert!(found.remedy.contains("node1/memory*/state; do echo online"), "{}", found.remedy);
+    // A node with CPUs and only offline memory.
+    let mut tree = four_nodes();
+    tree.file(&format!("{NODES}/node1/meminfo"), "Node 1 MemTotal: 0 kB\n");
+    memory_blocks(&mut tree, 1, 0, 2);
+    let (found, lacks_memory) = offline(&tree);
+    assert_eq!((found.map(|found| found.severity), lacks_memory), (Some(Severity::Warning), false));
+    // All blocks are online.
+    let mut tree = four_nodes();
+    memory_blocks(&mut tree, 1, 4, 0);
+    assert_eq!(offline(&tree).0, None);
+}
+
 #[test]
 fn fingerprint_ignores_the_current_state() {
     let mut tree = four_nodes();

@@ -59,6 +59,135 @@ fn bond_shares_follow_mode_and_active_port() {
 }
 
 #[test]
+fn bond_modes_share_evenly_only_in_turn() {
+    for (mode, wanted) in [
+        ("balance-rr 0", "eth0 0.5, eth1 0.5"),
+        ("balance-xor 2", "eth0 ?, eth1 ?"),
+        ("broadcast 3", "eth0 ?, eth1 ?"),
+        ("802.3ad 4", "eth0 ?, eth1 ?"),
+        ("balance-tlb 5", "eth0 ?, eth1 ?"),
+        ("balance-alb 6", "eth0 ?, eth1 ?"),
+    ] {
+        let mut machine = two_cards();
+        bond(&mut machine, mode, "");
+        assert_eq!(shares(&machine.resolve("bond0")), wanted, "{mode}");
+        for (file, content) in [
+            ("operstate", "down"),
+            ("flags", "0x1002"),
+            ("carrier", "0"),
+            ("bonding_slave/mii_status", "down"),
+        ] {
+            let mut machine = two_cards();
+            bond(&mut machine, mode, "");
+            machine.net("eth0", file, content);
+            let resolved = machine.resolve("bond0");
+            assert_eq!(
+                (shares(&resolved), nodes(&resolved)),
+                ("eth0 0, eth1 1".into(), "0 1".into()),
+                "{mode} {file}"
+            );
+        }
+    }
+    // A port of another LACP partner is not used.
+    let mut machine = two_cards();
+    bond(&mut machine, "802.3ad 4", "");
+    machine.net("bond0", "bonding/ad_aggregator", "1");
+    machine.net("eth0", "bonding_slave/ad_aggregator_id", "2");
+    machine.net("eth1", "bonding_slave/ad_aggregator_id", "1");
+    let resolved = machine.resolve("bond0");
+    assert_eq!(shares(&resolved), "eth0 0, eth1 1");
+    assert_eq!(resolved.chain[1].value, "bond 802.3ad 4: in another aggregator");
+}
+
+#[test]
+fn virtual_functions_carry_the_data_of_a_failover() {
+    // A paravirtual interface of Hyper-V with a virtual function.
+    let mut machine = two_cards();
+    let bus = "/sys/devices/LNXSYSTM:00/VMBUS:00/0022";
+    machine.tree.file(&format!("{bus}/numa_node"), "-1\n");
+    let net = format!("{bus}/net/syn0");
+    machine.tree.file(&format!("{net}/ifindex"), "20\n").link("/sys/class/net/syn0", &net);
+    machine.tree.link(&format!("{net}/device"), bus);
+    machine.enslave("syn0", "eth0");
+    assert_eq!(machine.line("syn0"), "syn0 -> eth0 -> 0000:3b:00.0 -> node 1");
+    machine.net("eth0", "operstate", "down");
+    let resolved = machine.resolve("syn0");
+    assert_eq!((shares(&resolved), nodes(&resolved)), ("eth0 0, syn0 1".into(), String::new()));
+
+    // virtio: the failover interface and its standby have the same device.
+    let mut machine = two_cards();
+    let function = machine.pci("0000:18:00.0", "0x020000", 0);
+    for name in ["fail0", "standby0"] {
+        let path = format!("{function}/virtio0/net/{name}");
+        machine.tree.file(&format!("{path}/type"), "1\n").link(&format!("/sys/class/net/{name}"), &path);
+        machine.tree.link(&format!("{path}/device"), &format!("{function}/virtio0"));
+    }
+    machine.tree.file(&format!("{function}/virtio0/features"), "1\n");
+    machine.enslave("fail0", "standby0");
+    machine.enslave("fail0", "eth0");
+    let resolved = machine.resolve("fail0");
+    assert_eq!(nodes(&resolved), "1 1", "{resolved:#?}");
+    assert!(resolved.chain.iter().any(|step| step.value == "failover: standby"), "{resolved:#?}");
+    machine.net("eth0", "carrier", "0");
+    assert_eq!(nodes(&machine.resolve("fail0")), "0 1");
+}
+
+#[test]
+fn ports_of_a_switch_use_the_interface_below_them() {
+    let mut machine = two_cards();
+    let port = "/sys/devices/platform/soc/mdio/lan0";
+    machine.tree.file(&format!("{port}/net/lan0/uevent"), "DEVTYPE=dsa\n");
+    machine.tree.link("/sys/class/net/lan0", &format!("{port}/net/lan0"));
+    machine.tree.link(&format!("{port}/net/lan0/device"), port);
+    machine.upon("lan0", "eth0");
+    assert_eq!(machine.line("lan0"), "lan0 -> eth0 -> 0000:3b:00.0 -> node 1");
+}
+
+#[test]
+fn teams_and_bridges_have_no_shares_and_skip_blocked_ports() {
+    let mut machine = two_cards();
+    machine.virtual_interface("team0");
+    machine.enslave("team0", "eth0");
+    machine.enslave("team0", "eth1");
+    assert_eq!(shares(&machine.resolve("team0")), "eth0 ?, eth1 ?");
+    machine.net("eth0", "operstate", "down");
+    assert_eq!(shares(&machine.resolve("team0")), "eth0 0, eth1 1");
+
+    for (state, wanted) in [("3", "eth0 ?, eth1 ?"), ("4", "eth0 0, eth1 1"), ("0", "eth0 0, eth1 1")] {
+        let mut machine = two_cards();
+        machine.bridge("br0", &["eth0", "eth1"]);
+        machine.net("eth0", "brport/state", state);
+        machine.net("eth1", "brport/state", "3");
+        assert_eq!(shares(&machine.resolve("br0")), wanted, "{state}");
+    }
+}
+
+#[test]
+fn tunnels_use_the_interface_to_which_they_are_bound() {
+    for (name, kind, hardware) in [
+        ("vxlan5", "vxlan", "1"),
+        ("gre1", "", "778"),
+        ("ipip1", "", "768"),
+        ("sit1", "", "776"),
+        ("ip6gre1", "", "823"),
+    ] {
+        let mut machine = two_cards();
+        machine.virtual_interface(name);
+        machine.net(name, "uevent", &format!("DEVTYPE={kind}"));
+        machine.net(name, "type", hardware);
+        machine.net(name, "iflink", "2");
+        assert_eq!(machine.line(name), format!("{name} -> eth0 -> 0000:3b:00.0 -> node 1"));
+    }
+    for kind in ["wireguard", "geneve", "vxlan"] {
+        let mut machine = two_cards();
+        machine.virtual_interface("tunnel0");
+        machine.net("tunnel0", "uevent", &format!("DEVTYPE={kind}"));
+        assert_eq!(machine.dead_end("tunnel0"), ["near-software"]);
+        assert!(machine.resolve("tunnel0").findings[0].message.contains(&format!("({kind})")), "{kind}");
+    }
+}
+
+#[test]
 fn resolves_vlan_and_macvlan_on_a_bond() {
     let mut machine = two_cards();
     bond(&mut machine, "balance-rr 0", "");
