@@ -64,9 +64,15 @@ fn command(device: &Device) -> String {
     bench_command(&device.name(), Some(device.kind))
 }
 
-/// Asks on a terminal whether to confirm a model; false without a terminal.
-pub fn wants_confirmation(common: &Common, devices: &[&Device]) -> bool {
-    if common.quiet || devices.is_empty() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+/// Asks on a terminal whether to confirm a model; false without a terminal, and with a single node.
+pub fn wants_confirmation(common: &Common, topology: &Topology, devices: &[&Device]) -> bool {
+    let has_choice = topology.memory_nodes().len() > 1;
+    if common.quiet
+        || !has_choice
+        || devices.is_empty()
+        || !io::stdin().is_terminal()
+        || !io::stderr().is_terminal()
+    {
         return false;
     }
     let names: Vec<String> = devices.iter().map(|device| device.name()).collect();

@@ -132,7 +132,7 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let saved = save.then(|| measuring::save(common, Kind::Model, provenance, &model, &topology));
     print(common, args, &model)?;
     let can_ask = machine.is_live() && args.format == Format::Table && !args.json && load.is_empty();
-    if args.confirm.is_some() || (can_ask && confirm::wants_confirmation(common, &devices)) {
+    if args.confirm.is_some() || (can_ask && confirm::wants_confirmation(common, &topology, &devices)) {
         // A tape plays each run once.
         let machine = measuring::pick(common)?;
         confirm::confirm(common, (&machine, &topology), &model, &devices, save)?;
