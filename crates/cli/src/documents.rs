@@ -5,7 +5,7 @@ use crate::options::Common;
 use crate::store::{self, Kind};
 use crate::{input, output};
 use numaio_machine::topology::Identity;
-use numaio_schema::{Document, IoRecord, PlanProblem, Provenance};
+use numaio_schema::{Document, IoRecord};
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::iter;
@@ -118,7 +118,7 @@ pub fn read_of_one_machine(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>
     for path in paths {
         let document = read(path)?;
         if let Some((first_path, first)) = documents.first() {
-            if machine_of(first) != machine_of(&document) {
+            if first.origin().fingerprint != document.origin().fingerprint {
                 let (actual, expected) = (machine_name(&document), machine_name(first));
                 let message =
                     format!("it describes {actual}; '{}' describes {expected}", first_path.display());
@@ -126,7 +126,7 @@ pub fn read_of_one_machine(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>
                     Failure::file(path, message).hint("numaio report accepts documents of several machines")
                 );
             }
-            check_host(path, &document, &identity(first))
+            check_host(path, &document, &first.origin().identity())
                 .map_err(|failure| failure.hint("name the documents of one host"))?;
         }
         documents.push((path.clone(), document));
@@ -149,7 +149,7 @@ pub fn saved_io(common: &Common, kind: Kind, identity: &Identity) -> Vec<IoRecor
 
 /// Fails if a document is of another machine or host: identical machines have the same fingerprint.
 pub fn check_host(path: &Path, document: &Document, host: &Identity) -> Result<(), Failure> {
-    let own = identity(document);
+    let own = document.origin().identity();
     if own.fingerprint != host.fingerprint {
         let (actual, expected) = (machine_name(document), &host.fingerprint);
         return Err(Failure::file(path, format!("it describes {actual}, not machine {expected}")));
@@ -159,7 +159,7 @@ pub fn check_host(path: &Path, document: &Document, host: &Identity) -> Result<(
 
 /// Fails if a document names another host. Documents without a host name are of any host.
 pub fn check_hostname(path: &Path, document: &Document, host: &Identity) -> Result<(), Failure> {
-    let own = identity(document);
+    let own = document.origin().identity();
     let is_same = own.hostname == host.hostname || own.hostname.is_empty() || host.hostname.is_empty();
     is_same.then_some(()).ok_or_else(|| {
         let (actual, expected) = (own.hostname.escape_debug(), host.hostname.escape_debug());
@@ -168,78 +168,11 @@ pub fn check_hostname(path: &Path, document: &Document, host: &Identity) -> Resu
     })
 }
 
-/// Returns what a document measured, and its provenance; none if it was not measured.
-pub fn provenance(document: &Document) -> Option<(&'static str, &Provenance)> {
-    match document {
-        Document::Model(model) => Some(("copy model", &model.record.provenance)),
-        Document::Record(record) => Some(("copy model", &record.provenance)),
-        Document::Stream(record) => Some(("STREAM", &record.provenance)),
-        Document::Sweep(record) => Some(("sweep", &record.provenance)),
-        Document::Counters(record) => Some(("counters", &record.provenance)),
-        Document::Latency(record) => Some(("latency", &record.provenance)),
-        Document::Io(record) => Some(("I/O", &record.provenance)),
-        Document::Aggregate(record) => Some(("I/O of several devices", &record.provenance)),
-        Document::Ping(record) => Some(("network latency", &record.provenance)),
-        Document::Mmio(record) => Some(("MMIO reads", &record.provenance)),
-        _ => None,
-    }
-}
-
-/// Returns the seconds since 1970 of a document's measurement or discovery; 0 if unknown.
-pub fn measured_at(document: &Document) -> u64 {
-    match document {
-        Document::Topology(document) => document.observed_at.unwrap_or(0),
-        Document::View(view) => view.measured_at.unwrap_or(0),
-        _ => provenance(document).map_or(0, |(_, provenance)| provenance.measured_at),
-    }
-}
-
-/// Returns the machine that a document describes; unknown fields are empty.
-pub fn identity(document: &Document) -> Identity {
-    match (document, provenance(document)) {
-        (Document::Topology(document), _) => document.topology.identity.clone(),
-        (Document::Comparison(comparison), _) => comparison.machine.clone(),
-        (_, Some((_, provenance))) => provenance.machine.clone(),
-        _ => Identity { fingerprint: machine_of(document), ..Identity::default() },
-    }
-}
-
 /// Describes the machine of a document: `machine 02ed3230ea9f1989, HP ProLiant DL585 G7 (dl585)`.
 pub fn machine_name(document: &Document) -> String {
-    let identity = identity(document);
+    let identity = document.origin().identity();
     let Identity { fingerprint, .. } = &identity;
     format!("machine {fingerprint}, {}", numaio_report::machine_name(&identity))
-}
-
-/// Returns the fingerprint of the machine that a document describes.
-pub fn machine_of(document: &Document) -> String {
-    match document {
-        Document::Topology(document) => document.topology.identity.fingerprint.clone(),
-        Document::Record(record) => record.provenance.machine.fingerprint.clone(),
-        Document::Model(model) => model.record.provenance.machine.fingerprint.clone(),
-        Document::Stream(record) => record.provenance.machine.fingerprint.clone(),
-        Document::Sweep(record) => record.provenance.machine.fingerprint.clone(),
-        Document::Counters(record) => record.provenance.machine.fingerprint.clone(),
-        Document::Latency(record) => record.provenance.machine.fingerprint.clone(),
-        Document::Io(record) => record.provenance.machine.fingerprint.clone(),
-        Document::Aggregate(record) => record.provenance.machine.fingerprint.clone(),
-        Document::Ping(record) => record.provenance.machine.fingerprint.clone(),
-        Document::Mmio(record) => record.provenance.machine.fingerprint.clone(),
-        Document::View(view) => view.machine.clone(),
-        Document::Comparison(comparison) => comparison.machine.fingerprint.clone(),
-        Document::Validation(validation) => validation.machine.fingerprint.clone(),
-        Document::Prediction(prediction) => prediction.machine.fingerprint.clone(),
-        Document::Placement(plan) => plan.machine.fingerprint.clone(),
-        Document::Receipt(receipt) => receipt.machine.clone(),
-        Document::PlanProblem(problem) => fingerprint(problem),
-        Document::Plan(plan) => fingerprint(&plan.problem),
-        Document::FleetCheck(_) => String::new(),
-    }
-}
-
-/// Returns the fingerprint of the machine of a planning problem; empty if it has none.
-fn fingerprint(problem: &PlanProblem) -> String {
-    problem.machine.as_ref().map(|machine| machine.fingerprint.clone()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,75 +3,10 @@
 use crate::failure::{self, Failure};
 use crate::output;
 use numaio_linux::user_files::{self, state_dir, Durable};
+pub use numaio_schema::StoreFolder as Kind;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-
-/// A kind of stored document, each in its own directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Topologies.
-    Topology,
-    /// Copy models.
-    Model,
-    /// STREAM bandwidths.
-    Stream,
-    /// Figures of programs.
-    Sweep,
-    /// Counted events.
-    Counters,
-    /// Latencies.
-    Latency,
-    /// I/O bandwidths.
-    Io,
-    /// I/O bandwidths of several devices at the same time.
-    Aggregate,
-    /// Network latencies.
-    Ping,
-    /// Reads of registers of devices.
-    Mmio,
-    /// I/O bandwidths with interrupts moved to other nodes.
-    Interrupts,
-    /// Comparisons of views.
-    Comparison,
-}
-
-impl Kind {
-    fn folder(self) -> &'static str {
-        match self {
-            Self::Topology => "topologies",
-            Self::Model => "models",
-            Self::Stream => "streams",
-            Self::Sweep => "sweeps",
-            Self::Counters => "counters",
-            Self::Latency => "latencies",
-            Self::Io => "io",
-            Self::Aggregate => "io-aggregates",
-            Self::Ping => "pings",
-            Self::Mmio => "mmio",
-            Self::Interrupts => "interrupts",
-            Self::Comparison => "comparisons",
-        }
-    }
-
-    /// Returns the plural name of this kind for messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Topology => "topologies",
-            Self::Model => "models",
-            Self::Stream => "STREAM measurements",
-            Self::Sweep => "sweeps",
-            Self::Counters => "counted events",
-            Self::Latency => "latencies",
-            Self::Io => "I/O measurements",
-            Self::Aggregate => "I/O measurements of several devices",
-            Self::Ping => "network latencies",
-            Self::Mmio => "MMIO reads",
-            Self::Interrupts => "measurements with moved interrupts",
-            Self::Comparison => "comparisons",
-        }
-    }
-}
 
 /// Saves a document as the newest of its kind and machine, and returns its path.
 ///

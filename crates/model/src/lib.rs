@@ -76,6 +76,7 @@ pub use scheduling_factor::scheduling_factors;
 pub use sweep::sweep_classes;
 pub use validate::{note_represented, validate};
 pub use views::{
-    check, completed, copy_views, counter_views, derived, hmat_views, io_views, latency_views, mmio_views,
-    ping_views, slit_views, stream_views, sweep_views, ViewMismatch, ViewSubject,
+    check, completed, copy_views, counter_views, derived, document_views, hmat_views, io_views,
+    latency_views, mmio_views, ping_views, slit_views, stream_views, sweep_views, DocumentViews,
+    ViewMismatch, ViewSubject,
 };

@@ -2,8 +2,9 @@
 
 use numaio_machine::topology::{Identity, Topology};
 use numaio_schema::{
-    AggregateRecord, Comparison, Document, IoRecord, LatencyRecord, MachineExpectation, MmioRecord, Model,
-    PingRecord, Provenance, StreamRecord, StreamScope, SweepRecord, SweepScope, TopologyDocument, View,
+    AggregateRecord, Comparison, Document, DocumentKind, IoRecord, LatencyRecord, MachineExpectation,
+    MmioRecord, Model, PingRecord, Provenance, StreamRecord, StreamScope, SweepRecord, SweepScope,
+    TopologyDocument, View,
 };
 use std::collections::BTreeSet;
 
@@ -54,27 +55,18 @@ pub struct MachineDocuments {
 /// The reason why a document cannot be added to a report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
-    /// A receipt of applied changes.
-    #[error("receipts of changes cannot be reported")]
-    Receipt,
-    /// A placement plan.
-    #[error("placement plans cannot be reported")]
-    Placement,
-    /// A validation or a prediction.
+    /// A document that is not about a machine or a measurement.
+    #[error("a report cannot contain a document of kind '{}' ({})", .0.schema(), .0.title())]
+    NotReported(DocumentKind),
+    /// A result of other documents.
     #[error("validations and predictions cannot be reported; report the documents that they derive from")]
     Derived,
     /// A copy record without classes.
     #[error("the record has no classes; create a model from it first ('numaio model')")]
     Record,
-    /// A transfer plan, or the problem that it solves.
-    #[error("transfer plans cannot be reported")]
-    Plan,
     /// Counted events.
     #[error("counted events cannot be reported; numaio counters prints them")]
     Counters,
-    /// A check of a fleet.
-    #[error("fleet checks cannot be reported: they describe many machines")]
-    Fleet,
     /// A part of the document belongs to another machine.
     #[error("field '{field}': expected machine '{expected}', got '{actual}'")]
     OtherMachine {
@@ -137,11 +129,35 @@ impl Bundle {
                 self.machine_mut(&owner(&machine)).views.insert(0, *it);
             }
             Document::Validation(_) | Document::Prediction(_) => return Err(BundleError::Derived),
-            Document::Placement(_) => return Err(BundleError::Placement),
-            Document::Receipt(_) => return Err(BundleError::Receipt),
             Document::Record(_) => return Err(BundleError::Record),
-            Document::PlanProblem(_) | Document::Plan(_) => return Err(BundleError::Plan),
-            Document::FleetCheck(_) => return Err(BundleError::Fleet),
+            Document::Diagnosis(_)
+            | Document::HostReport(_)
+            | Document::Baseline(_)
+            | Document::Near(_)
+            | Document::Devices(_)
+            | Document::Interleave(_)
+            | Document::Irq(_)
+            | Document::Cost(_)
+            | Document::Status(_)
+            | Document::Top(_)
+            | Document::Verification(_)
+            | Document::BalanceEvent(_)
+            | Document::Guests(_)
+            | Document::GuestPlan(_)
+            | Document::GuestBench(_)
+            | Document::Placement(_)
+            | Document::Receipt(_)
+            | Document::PlanProblem(_)
+            | Document::Plan(_)
+            | Document::Job(_)
+            | Document::TransferRecord(_)
+            | Document::TransferTotals(_)
+            | Document::DaemonState(_)
+            | Document::FleetCheck(_)
+            | Document::FleetHost(_)
+            | Document::FleetRun(_)
+            | Document::FleetStatus(_)
+            | Document::FleetSummary(_) => return Err(BundleError::NotReported(document.kind())),
         }
         for machine in &mut self.machines {
             machine.sort();

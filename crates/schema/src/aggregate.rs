@@ -1,7 +1,5 @@
 //! Measured I/O of several devices at the same time.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::AGGREGATE_SCHEMA;
 use crate::{IoCell, IoDevice, IoMethod, Provenance};
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct AggregateRecord {
-    /// [`AGGREGATE_SCHEMA`].
+    /// [`AGGREGATE_SCHEMA`](crate::AGGREGATE_SCHEMA).
     pub schema: String,
     /// The origin of the measurements.
     #[serde(flatten)]
@@ -25,14 +23,6 @@ pub struct AggregateRecord {
 }
 
 impl AggregateRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, AGGREGATE_SCHEMA)
-    }
-
     /// Returns the names of the devices for messages.
     pub fn names(&self) -> String {
         self.devices.iter().map(|device| device.name.as_str()).collect::<Vec<&str>>().join(" and ")

@@ -1,7 +1,5 @@
 //! Events of `numaio balance`: what was observed, decided and done.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::BALANCE_EVENT_SCHEMA;
 use crate::{DeviceTraffic, UnknownTraffic};
 use numaio_machine::control::PageRefusal;
 use numaio_machine::hot_pages::AccessMonitorKind;
@@ -15,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct BalanceEvent {
-    /// [`BALANCE_EVENT_SCHEMA`].
+    /// [`BALANCE_EVENT_SCHEMA`](crate::BALANCE_EVENT_SCHEMA).
     pub schema: String,
     /// Fingerprint of the machine.
     pub machine: String,
@@ -313,16 +311,6 @@ pub struct BalanceMove {
     pub ended: Vec<u32>,
     /// Time of the move in seconds.
     pub seconds: f64,
-}
-
-impl BalanceEvent {
-    /// Reads an event.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, BALANCE_EVENT_SCHEMA)
-    }
 }
 
 impl BalanceReason {

@@ -1,7 +1,5 @@
 //! One host now, compared with an earlier measurement of it.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::BASELINE_SCHEMA;
 use crate::FigureKey;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -13,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct BaselineComparison {
-    /// [`BASELINE_SCHEMA`].
+    /// [`BASELINE_SCHEMA`](crate::BASELINE_SCHEMA).
     pub schema: String,
     /// Version of numaio that compared.
     pub numaio: String,
@@ -73,14 +71,6 @@ pub struct FigureChange {
 }
 
 impl BaselineComparison {
-    /// Reads a comparison.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, BASELINE_SCHEMA)
-    }
-
     /// Returns whether a class or a figure changed.
     pub fn has_changes(&self) -> bool {
         !self.classes.is_empty() || !self.figures.is_empty()

@@ -1,7 +1,6 @@
 //! What the remoteness of its memory and devices costs a running program.
 
-use crate::schemas::COST_SCHEMA;
-use crate::{read::read, DeviceUse, DocumentError};
+use crate::DeviceUse;
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramCost {
-    /// [`COST_SCHEMA`].
+    /// [`COST_SCHEMA`](crate::COST_SCHEMA).
     pub schema: String,
     /// Fingerprint of the machine.
     pub machine: String,
@@ -141,14 +140,4 @@ pub struct UnknownPart {
 impl Slowdown {
     /// No slowdown.
     pub const NONE: Self = Self { expected: Some(1.0), low: 1.0, high: 1.0 };
-}
-
-impl ProgramCost {
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, COST_SCHEMA)
-    }
 }

@@ -1,7 +1,5 @@
 //! Events of a workload, counted for pairs of CPU node and memory node.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::COUNTERS_SCHEMA;
 use crate::{Provenance, Reading, Rounds};
 use numaio_machine::counters::{Count, Counter, MissingCounter};
 use numaio_machine::ids::NodeId;
@@ -12,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CounterRecord {
-    /// [`COUNTERS_SCHEMA`].
+    /// [`COUNTERS_SCHEMA`](crate::COUNTERS_SCHEMA).
     pub schema: String,
     /// The origin of the measurements.
     #[serde(flatten)]
@@ -180,16 +178,6 @@ pub struct SchedulingFactor {
     pub latency_ns: f64,
     /// Width of the link in bytes per second.
     pub width_bytes_per_s: f64,
-}
-
-impl CounterRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, COUNTERS_SCHEMA)
-    }
 }
 
 impl CounterCell {

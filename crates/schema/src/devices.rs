@@ -1,7 +1,5 @@
 //! Descriptions of devices: what each can carry, and the source of every value.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::DEVICES_SCHEMA;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Identity;
 use serde::{Deserialize, Serialize};
@@ -12,7 +10,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DevicesDocument {
-    /// [`DEVICES_SCHEMA`].
+    /// [`DEVICES_SCHEMA`](crate::DEVICES_SCHEMA).
     pub schema: String,
     /// Version of numaio that wrote the document.
     pub numaio: String,
@@ -193,16 +191,6 @@ pub struct DeviceOverride {
     pub threads: Option<u32>,
     /// Nodes.
     pub nodes: Option<NodeSet>,
-}
-
-impl DevicesDocument {
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, DEVICES_SCHEMA)
-    }
 }
 
 impl DeviceDescription {

@@ -1,7 +1,5 @@
 //! Problems that cost I/O bandwidth on a machine, and their fixes.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::DIAGNOSIS_SCHEMA;
 use crate::MachineSource;
 use numaio_machine::checkup::Fix;
 use numaio_machine::findings::{Finding, Severity};
@@ -14,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Diagnosis {
-    /// [`DIAGNOSIS_SCHEMA`].
+    /// [`DIAGNOSIS_SCHEMA`](crate::DIAGNOSIS_SCHEMA).
     pub schema: String,
     /// Version of numaio that diagnosed.
     pub numaio: String,
@@ -103,13 +101,5 @@ impl Diagnosis {
     /// Returns whether a finding costs bandwidth, or probably does; notes do not count.
     pub fn has_faults(&self) -> bool {
         self.findings.iter().any(|found| found.finding.severity > Severity::Note)
-    }
-
-    /// Reads a diagnosis.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, DIAGNOSIS_SCHEMA)
     }
 }

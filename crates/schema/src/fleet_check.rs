@@ -1,7 +1,5 @@
 //! Hosts of a fleet that differ from like hosts, or from their own past.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::FLEET_CHECK_SCHEMA;
 use crate::{Fact, FactKind, FigureKey};
 use numaio_machine::ids::NodeId;
 use serde::{Deserialize, Serialize};
@@ -10,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetCheck {
-    /// [`FLEET_CHECK_SCHEMA`].
+    /// [`FLEET_CHECK_SCHEMA`](crate::FLEET_CHECK_SCHEMA).
     pub schema: String,
     /// Version of numaio that checked.
     pub numaio: String,
@@ -220,14 +218,6 @@ impl Default for CheckOptions {
 }
 
 impl FleetCheck {
-    /// Reads a check.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, FLEET_CHECK_SCHEMA)
-    }
-
     /// Returns whether a host has a finding; better figures are none.
     pub fn has_findings(&self) -> bool {
         self.hosts.iter().any(HostCheck::has_findings)

@@ -1,7 +1,7 @@
 //! What one host of a fleet reports.
 
 use crate::read::{read, DocumentError};
-use crate::schemas::HOST_REPORT_SCHEMA;
+use crate::HOST_REPORT_SCHEMA;
 use crate::{Diagnosis, TopologyDocument};
 use numaio_machine::conditions::Conditions;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema), schemars(rename = "HostReport"))]
 pub struct HostReport<D = serde_json::Value> {
-    /// [`HOST_REPORT_SCHEMA`].
+    /// [`HOST_REPORT_SCHEMA`](crate::HOST_REPORT_SCHEMA).
     pub schema: String,
     /// Version of numaio that measured.
     pub numaio: String,
@@ -53,16 +53,6 @@ impl HostReport<Box<RawValue>> {
     /// # Errors
     /// As [`HostReport::from_json`].
     pub fn with_document_texts(text: &str) -> Result<Self, DocumentError> {
-        read(text, HOST_REPORT_SCHEMA)
-    }
-}
-
-impl HostReport {
-    /// Reads a report.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
         read(text, HOST_REPORT_SCHEMA)
     }
 }

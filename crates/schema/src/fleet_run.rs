@@ -1,7 +1,5 @@
 //! Runs of a command on each host of a fleet, and their state.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::{FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA};
 use serde::{Deserialize, Serialize};
 
 /// A run of a command of numaio on each host of a fleet.
@@ -10,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetRun {
-    /// [`FLEET_RUN_SCHEMA`].
+    /// [`FLEET_RUN_SCHEMA`](crate::FLEET_RUN_SCHEMA).
     pub schema: String,
     /// Version of numaio that created the run.
     pub numaio: String,
@@ -31,16 +29,6 @@ pub struct FleetRun {
     pub time_limit_s: u32,
     /// The hosts, without duplicates.
     pub hosts: Vec<FleetRunHost>,
-}
-
-impl FleetRun {
-    /// Reads a run.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, FLEET_RUN_SCHEMA)
-    }
 }
 
 /// How a run reaches its hosts.
@@ -109,7 +97,7 @@ pub struct FleetRunHost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetStatus {
-    /// [`FLEET_STATUS_SCHEMA`].
+    /// [`FLEET_STATUS_SCHEMA`](crate::FLEET_STATUS_SCHEMA).
     pub schema: String,
     /// Version of numaio that read the state.
     pub numaio: String,
@@ -128,14 +116,6 @@ pub struct FleetStatus {
 }
 
 impl FleetStatus {
-    /// Reads a state.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, FLEET_STATUS_SCHEMA)
-    }
-
     /// Returns whether every host has been measured.
     pub fn is_complete(&self) -> bool {
         self.hosts.iter().all(|host| host.state == FleetHostState::Measured)

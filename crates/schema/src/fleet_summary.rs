@@ -1,7 +1,5 @@
 //! The groups of a fleet, and one host beside its group.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::{FLEET_HOST_SCHEMA, FLEET_SUMMARY_SCHEMA};
 use crate::{Fact, FigureKey, FleetGroup};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetSummary {
-    /// [`FLEET_SUMMARY_SCHEMA`].
+    /// [`FLEET_SUMMARY_SCHEMA`](crate::FLEET_SUMMARY_SCHEMA).
     pub schema: String,
     /// Version of numaio that summarized.
     pub numaio: String,
@@ -127,7 +125,7 @@ pub struct GroupFigure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct FleetHostSummary {
-    /// [`FLEET_HOST_SCHEMA`].
+    /// [`FLEET_HOST_SCHEMA`](crate::FLEET_HOST_SCHEMA).
     pub schema: String,
     /// Version of numaio that summarized.
     pub numaio: String,
@@ -165,24 +163,4 @@ pub struct HostFigure {
     /// The host's value before the newest, if it was measured more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<f64>,
-}
-
-impl FleetSummary {
-    /// Reads a summary.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, FLEET_SUMMARY_SCHEMA)
-    }
-}
-
-impl FleetHostSummary {
-    /// Reads a summary of a host.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, FLEET_HOST_SCHEMA)
-    }
 }

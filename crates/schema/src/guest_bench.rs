@@ -1,7 +1,5 @@
 //! Bandwidth of a running guest by the nodes of its virtual CPUs and its memory.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::GUEST_BENCH_SCHEMA;
 use crate::Basis;
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
@@ -13,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GuestBench {
-    /// [`GUEST_BENCH_SCHEMA`].
+    /// [`GUEST_BENCH_SCHEMA`](crate::GUEST_BENCH_SCHEMA).
     pub schema: String,
     /// Version of numaio that measured.
     pub numaio: String,
@@ -64,16 +62,6 @@ pub struct GuestBenchCell {
     pub streams: u32,
     /// Bytes per second in each round.
     pub bytes_per_s: Vec<f64>,
-}
-
-impl GuestBench {
-    /// Reads the document.
-    ///
-    /// # Errors
-    /// [`DocumentError`].
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, GUEST_BENCH_SCHEMA)
-    }
 }
 
 impl GuestSituation {

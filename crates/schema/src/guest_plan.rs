@@ -1,7 +1,5 @@
 //! Placement of guests on the nodes of a host.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::GUEST_PLAN_SCHEMA;
 use crate::{Basis, DeviceExpectation, MachineSource, RankedNode};
 use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::NodeId;
@@ -14,7 +12,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GuestPlan {
-    /// [`GUEST_PLAN_SCHEMA`].
+    /// [`GUEST_PLAN_SCHEMA`](crate::GUEST_PLAN_SCHEMA).
     pub schema: String,
     /// Version of numaio that created it.
     pub numaio: String,
@@ -259,15 +257,5 @@ impl GuestPlacement {
     /// Returns its memory in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.cells.iter().fold(0, |sum, cell| sum.saturating_add(cell.memory_bytes))
-    }
-}
-
-impl GuestPlan {
-    /// Reads a plan.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, GUEST_PLAN_SCHEMA)
     }
 }

@@ -1,7 +1,5 @@
 //! Virtual machines on a host: where they run, and which devices they use.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::GUESTS_SCHEMA;
 use crate::DiagnosedFinding;
 use numaio_machine::findings::Severity;
 use numaio_machine::guests::{GivenTopology, GuestConfiguration, GuestDevice, GuestMemory, GuestThread};
@@ -14,7 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GuestsDocument {
-    /// [`GUESTS_SCHEMA`].
+    /// [`GUESTS_SCHEMA`](crate::GUESTS_SCHEMA).
     pub schema: String,
     /// Version of numaio that wrote it.
     pub numaio: String,
@@ -62,15 +60,5 @@ impl GuestStatus {
     /// Returns whether a finding costs bandwidth, or probably does; notes do not count.
     pub fn has_faults(&self) -> bool {
         self.findings.iter().any(|found| found.finding.severity > Severity::Note)
-    }
-}
-
-impl GuestsDocument {
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, GUESTS_SCHEMA)
     }
 }

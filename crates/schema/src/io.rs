@@ -1,7 +1,5 @@
 //! Measured I/O of a device.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::IO_SCHEMA;
 use crate::{Provenance, Reading, Rounds, Summary};
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
@@ -14,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoRecord {
-    /// [`IO_SCHEMA`].
+    /// [`IO_SCHEMA`](crate::IO_SCHEMA).
     pub schema: String,
     /// The origin of the measurements.
     #[serde(flatten)]
@@ -232,15 +230,5 @@ impl IoCell {
             ([group], [cpu_node]) => Some((*cpu_node, group.memory, group.direction)),
             _ => None,
         }
-    }
-}
-
-impl IoRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, IO_SCHEMA)
     }
 }

@@ -1,7 +1,5 @@
 //! Interrupts of devices: the CPUs that serve them, and the planned CPUs.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::IRQ_SCHEMA;
 use crate::AppliedChange;
 use numaio_machine::devices::Irq;
 use numaio_machine::ids::NodeId;
@@ -13,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IrqDocument {
-    /// [`IRQ_SCHEMA`].
+    /// [`IRQ_SCHEMA`](crate::IRQ_SCHEMA).
     pub schema: String,
     /// Version of numaio that wrote the document.
     pub numaio: String,
@@ -69,14 +67,4 @@ pub struct IrqPlan {
     pub reasons: Vec<String>,
     /// Rejected alternatives, with reasons.
     pub rejected: Vec<String>,
-}
-
-impl IrqDocument {
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, IRQ_SCHEMA)
-    }
 }

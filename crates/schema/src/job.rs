@@ -1,8 +1,6 @@
 //! A record of a transfer, for `numaio jobs` to list, cancel and resume.
 
 use crate::capacity::{CapacityState, LentCapacity};
-use crate::read::{read, DocumentError};
-use crate::schemas::JOB_SCHEMA;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -10,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Job {
-    /// [`JOB_SCHEMA`].
+    /// [`JOB_SCHEMA`](crate::JOB_SCHEMA).
     pub schema: String,
     /// The job number, unique per user.
     pub id: u32,
@@ -174,14 +172,6 @@ impl Job {
     pub const MAX_PROBLEMS: usize = 1000;
     /// Maximum number of stored log lines.
     pub const MAX_LINES: usize = 1000;
-
-    /// Reads a job.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, JOB_SCHEMA)
-    }
 
     /// Returns the state for users: a running job may be suspended.
     pub fn shown_state(&self) -> &'static str {

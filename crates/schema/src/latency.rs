@@ -1,7 +1,5 @@
 //! Latency between CPU nodes and memory nodes, idle and under load.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::LATENCY_SCHEMA;
 use crate::{Provenance, Reading, Rounds, Summary};
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::workload::{Pages, Placement};
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LatencyRecord {
-    /// [`LATENCY_SCHEMA`].
+    /// [`LATENCY_SCHEMA`](crate::LATENCY_SCHEMA).
     pub schema: String,
     /// The origin of the measurements.
     #[serde(flatten)]
@@ -80,14 +78,4 @@ pub struct LoadPoint {
     pub load_bytes_read_per_s: Option<Summary>,
     /// Nanoseconds per load of the chain.
     pub ns_per_load: Reading,
-}
-
-impl LatencyRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, LATENCY_SCHEMA)
-    }
 }

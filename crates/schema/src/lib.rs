@@ -42,7 +42,6 @@ mod read;
 mod reading;
 mod receipt;
 mod record;
-mod schemas;
 mod status;
 mod stream;
 mod summary;
@@ -74,7 +73,17 @@ pub use devices::{
     Sourced, TransferDeviceKind, ValueSource,
 };
 pub use diagnosis::{Cost, DiagnosedFinding, Diagnosis, Loss};
-pub use document::Document;
+pub use document::{
+    Document, DocumentKind, DocumentOrigin, DocumentSubject, StoreFolder, AGGREGATE_SCHEMA,
+    BALANCE_EVENT_SCHEMA, BASELINE_SCHEMA, COMPARISON_SCHEMA, COST_SCHEMA, COUNTERS_SCHEMA,
+    DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA,
+    FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA, FLEET_SUMMARY_SCHEMA, GUESTS_SCHEMA, GUEST_BENCH_SCHEMA,
+    GUEST_PLAN_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
+    LATENCY_SCHEMA, MMIO_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA,
+    PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA,
+    STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TOP_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA,
+    VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
+};
 pub use expectation::{
     BandwidthDifference, DeviceExpectation, DifferenceAtOnce, ExpectationSource, ExpectedBandwidth,
     MachineExpectation, UnknownDifference,
@@ -134,16 +143,6 @@ pub use read::DocumentError;
 pub use reading::{Reading, ReadingVisit, Rounds};
 pub use receipt::{AppliedChange, Receipt};
 pub use record::{Cell, LoopTrial, Method, Record, Visit};
-pub use schemas::{
-    AGGREGATE_SCHEMA, BALANCE_EVENT_SCHEMA, BASELINE_SCHEMA, COMPARISON_SCHEMA, COST_SCHEMA, COUNTERS_SCHEMA,
-    DAEMON_STATE_SCHEMA, DEVICES_SCHEMA, DIAGNOSIS_SCHEMA, FLEET_CHECK_SCHEMA, FLEET_HOST_SCHEMA,
-    FLEET_RUN_SCHEMA, FLEET_STATUS_SCHEMA, FLEET_SUMMARY_SCHEMA, GUESTS_SCHEMA, GUEST_BENCH_SCHEMA,
-    GUEST_PLAN_SCHEMA, HOST_REPORT_SCHEMA, INTERLEAVE_SCHEMA, IO_SCHEMA, IRQ_SCHEMA, JOB_SCHEMA,
-    LATENCY_SCHEMA, MMIO_SCHEMA, MODEL_SCHEMA, NEAR_SCHEMA, PING_SCHEMA, PLACEMENT_SCHEMA,
-    PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA, PREDICTION_SCHEMA, RECEIPT_SCHEMA, RECORD_SCHEMA, STATUS_SCHEMA,
-    STREAM_SCHEMA, SWEEP_SCHEMA, TOPOLOGY_SCHEMA, TOP_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA,
-    VALIDATION_SCHEMA, VERIFICATION_SCHEMA, VIEW_SCHEMA,
-};
 pub use status::{DeviceUse, Nearness, ProcessStatus, Status, UnreadableProcess};
 pub use stream::{PairClass, PairClasses, StreamCell, StreamMethod, StreamRecord, StreamScope, StreamTrial};
 pub use summary::{median, IntervalKind, Mode, PooledNoise, Summary};

@@ -1,7 +1,5 @@
 //! Time of reads of a device's register by node: memory-mapped I/O.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::MMIO_SCHEMA;
 use crate::{IoDevice, Provenance, Reading, Rounds, Summary};
 use numaio_machine::devices::RegisterChoice;
 use numaio_machine::ids::{CpuId, NodeId};
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct MmioRecord {
-    /// [`MMIO_SCHEMA`].
+    /// [`MMIO_SCHEMA`](crate::MMIO_SCHEMA).
     pub schema: String,
     /// The origin of the measurements.
     #[serde(flatten)]
@@ -58,14 +56,6 @@ pub struct MmioCell {
 }
 
 impl MmioRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, MMIO_SCHEMA)
-    }
-
     /// Returns the median of a cell over that of the device's node; `None` if one is missing.
     pub fn factor(&self, cell: &MmioCell) -> Option<f64> {
         let local = self.cells.iter().find(|local| Some(local.cpu_node) == self.device.node)?;

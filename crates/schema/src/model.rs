@@ -1,7 +1,5 @@
 //! The I/O bandwidth model of a machine: classes of nodes by target and direction.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::MODEL_SCHEMA;
 use crate::Record;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -14,7 +12,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Model {
-    /// [`MODEL_SCHEMA`].
+    /// [`MODEL_SCHEMA`](crate::MODEL_SCHEMA).
     pub schema: String,
     /// One entry for each target, by node.
     pub targets: Vec<TargetModel>,
@@ -108,16 +106,6 @@ pub struct NodeBandwidth {
     /// The share of values at each of these levels, from 0 to 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mode_shares: Vec<f64>,
-}
-
-impl Model {
-    /// Reads a model.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, MODEL_SCHEMA)
-    }
 }
 
 impl ClassRule {

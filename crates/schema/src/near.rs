@@ -1,7 +1,6 @@
 //! The devices and nodes of handles.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::NEAR_SCHEMA;
+use crate::NEAR_SCHEMA;
 use numaio_machine::near::Resolved;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct NearDocument {
-    /// [`NEAR_SCHEMA`].
+    /// [`NEAR_SCHEMA`](crate::NEAR_SCHEMA).
     pub schema: String,
     /// Fingerprint of the machine.
     pub machine: String,
@@ -21,13 +20,5 @@ impl NearDocument {
     /// Creates the document of a machine's handles.
     pub fn new(machine: String, handles: Vec<Resolved>) -> Self {
         Self { schema: NEAR_SCHEMA.to_owned(), machine, handles }
-    }
-
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// If the text is not such a document, or has another version.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, NEAR_SCHEMA)
     }
 }

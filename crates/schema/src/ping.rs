@@ -1,7 +1,5 @@
 //! Latency of a network by node: messages that a peer returns.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::PING_SCHEMA;
 use crate::{IoDevice, IoEngine, IoRemoteEnd, Provenance, Reading, Rounds, Summary};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Rail;
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PingRecord {
-    /// [`PING_SCHEMA`].
+    /// [`PING_SCHEMA`](crate::PING_SCHEMA).
     pub schema: String,
     /// The origin of the measurements.
     #[serde(flatten)]
@@ -129,16 +127,6 @@ impl PingCell {
     /// figure 3 of Moreaud and Goglin.
     pub fn bytes_per_s(&self) -> Option<f64> {
         Some(self.message_bytes as f64 * 1e9 / self.latency_ns.median()?)
-    }
-}
-
-impl PingRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, PING_SCHEMA)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Placement of the tasks of a program, with reasons.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::PLACEMENT_SCHEMA;
 use crate::{DeviceExpectation, MachineSource};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
@@ -17,7 +15,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PlacementPlan {
-    /// [`PLACEMENT_SCHEMA`].
+    /// [`PLACEMENT_SCHEMA`](crate::PLACEMENT_SCHEMA).
     pub schema: String,
     /// Version of numaio that created it.
     pub numaio: String,
@@ -216,16 +214,6 @@ pub struct RejectedNode {
     pub node: NodeId,
     /// The reason.
     pub reason: String,
-}
-
-impl PlacementPlan {
-    /// Reads a plan.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, PLACEMENT_SCHEMA)
-    }
 }
 
 impl Default for PlacementRequest {

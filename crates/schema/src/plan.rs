@@ -8,8 +8,7 @@
 //! memory node v. A path is named by its device node and its memory node in both directions;
 //! received data takes the same paths in reverse.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::{PLAN_PROBLEM_SCHEMA, PLAN_SCHEMA};
+use crate::PLAN_PROBLEM_SCHEMA;
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use serde::{Deserialize, Serialize};
@@ -21,7 +20,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlanProblem {
-    /// [`PLAN_PROBLEM_SCHEMA`]. Required in JSON, optional in TOML.
+    /// [`PLAN_PROBLEM_SCHEMA`](crate::PLAN_PROBLEM_SCHEMA). Required in JSON, optional in TOML.
     #[serde(default = "problem_schema")]
     pub schema: String,
     /// The direction of the transfer.
@@ -194,7 +193,7 @@ pub struct PathId {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Plan {
-    /// [`PLAN_SCHEMA`].
+    /// [`PLAN_SCHEMA`](crate::PLAN_SCHEMA).
     pub schema: String,
     /// Version of numaio that planned.
     pub numaio: String,
@@ -323,14 +322,6 @@ fn problem_schema() -> String {
 }
 
 impl PlanProblem {
-    /// Reads a problem from JSON.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, PLAN_PROBLEM_SCHEMA)
-    }
-
     /// Returns the bytes of all data. Saturates.
     pub fn total_bytes(&self) -> u64 {
         self.storage.iter().fold(0, |sum, storage| sum.saturating_add(storage.bytes))
@@ -338,14 +329,6 @@ impl PlanProblem {
 }
 
 impl Plan {
-    /// Reads a plan.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, PLAN_SCHEMA)
-    }
-
     /// Returns the stages that take the total predicted time, within a millionth.
     pub fn bottleneck(&self) -> impl Iterator<Item = &StageTime> {
         let threshold = self.predicted.time_s * (1.0 - 1e-6);

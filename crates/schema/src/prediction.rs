@@ -1,7 +1,6 @@
 //! Predicted bandwidth of a device shared by streams of several nodes.
 
-use crate::read::{read, DocumentError};
-use crate::{IoEngine, Load, Warning, PREDICTION_SCHEMA};
+use crate::{IoEngine, Load, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use numaio_machine::workload::Direction;
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct IoPrediction {
-    /// [`PREDICTION_SCHEMA`].
+    /// [`PREDICTION_SCHEMA`](crate::PREDICTION_SCHEMA).
     pub schema: String,
     /// Version of numaio that predicted.
     pub numaio: String,
@@ -34,16 +33,6 @@ pub struct IoPrediction {
     pub suggested: Option<SuggestedMix>,
     /// Missing or doubtful data.
     pub warnings: Vec<Warning>,
-}
-
-impl IoPrediction {
-    /// Reads a prediction.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, PREDICTION_SCHEMA)
-    }
 }
 
 /// Bandwidth of a mix that is left while STREAM threads load memory.

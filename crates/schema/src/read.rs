@@ -1,7 +1,6 @@
 //! Reading a document of a known schema, and the errors of reading.
 
 use crate::field_path::field_path;
-use crate::schemas::SCHEMAS;
 use serde::de::DeserializeOwned;
 
 /// An error of reading a document.
@@ -43,7 +42,7 @@ pub enum DocumentError {
 pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Result<T, DocumentError> {
     let schema = schema_of(text)?;
     if schema != wanted {
-        return Err(unexpected(schema, wanted));
+        return Err(unexpected(schema, [wanted], wanted));
     }
     parse(text)
 }
@@ -79,22 +78,22 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, DocumentError>
     })
 }
 
-/// Returns the error for an unexpected schema.
-pub(crate) fn unexpected(found: String, wanted: &'static str) -> DocumentError {
+/// Returns the error for a schema that is not one of `known`.
+pub(crate) fn unexpected(
+    found: String,
+    known: impl IntoIterator<Item = &'static str>,
+    wanted: &'static str,
+) -> DocumentError {
     let found: String = found.chars().take(80).collect();
     let split = |schema: &str| -> Option<(String, u32)> {
         let (name, version) = schema.rsplit_once('/')?;
         Some((name.to_owned(), version.parse().ok()?))
     };
-    let known = split(&found).and_then(|(name, version)| {
-        let known = SCHEMAS
-            .into_iter()
-            .chain([wanted])
-            .find(|schema| split(schema).is_some_and(|(other, _)| other == name))?;
-        (known == wanted || !SCHEMAS.contains(&wanted)).then_some(())?;
-        (version > split(known)?.1).then_some(known)
-    });
-    match known {
+    let is_older = |known: &&str| match (split(known), split(&found)) {
+        (Some((known, older)), Some((name, newer))) => known == name && older < newer,
+        _ => false,
+    };
+    match known.into_iter().find(is_older) {
         Some(known) => DocumentError::NewerVersion { found, known },
         None => DocumentError::WrongKind { wanted, found },
     }

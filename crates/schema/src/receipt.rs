@@ -1,7 +1,6 @@
 //! The changes to a machine, and how to undo them.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::RECEIPT_SCHEMA;
+use crate::RECEIPT_SCHEMA;
 use numaio_machine::control::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Receipt {
-    /// [`RECEIPT_SCHEMA`].
+    /// [`RECEIPT_SCHEMA`](crate::RECEIPT_SCHEMA).
     pub schema: String,
     /// Fingerprint of the machine; the receipt applies to no other.
     pub machine: String,
@@ -70,13 +69,5 @@ impl Receipt {
         let is_set_by_other =
             |change: &Change| other.applied.iter().any(|it| it.change.is_same_setting(change));
         self.applied.iter().any(|applied| is_set_by_other(&applied.change))
-    }
-
-    /// Reads a receipt.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, RECEIPT_SCHEMA)
     }
 }

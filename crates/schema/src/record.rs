@@ -1,7 +1,5 @@
 //! The record of a measurement campaign: method, conditions and results.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::RECORD_SCHEMA;
 use crate::{Provenance, Summary};
 use numaio_machine::ids::NodeId;
 use numaio_machine::probe::Residency;
@@ -12,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Record {
-    /// [`RECORD_SCHEMA`].
+    /// [`RECORD_SCHEMA`](crate::RECORD_SCHEMA).
     pub schema: String,
     /// The origin of the measurements.
     #[serde(flatten)]
@@ -113,14 +111,6 @@ pub struct Visit {
 }
 
 impl Record {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, RECORD_SCHEMA)
-    }
-
     /// Returns the cell of a flow measured from a target.
     pub fn cell(&self, target: NodeId, flow: Flow) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.target == target && cell.flow == flow)

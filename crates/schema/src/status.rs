@@ -1,7 +1,5 @@
 //! Where running programs are, relative to the devices they use.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::STATUS_SCHEMA;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
@@ -11,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Status {
-    /// [`STATUS_SCHEMA`].
+    /// [`STATUS_SCHEMA`](crate::STATUS_SCHEMA).
     pub schema: String,
     /// Fingerprint of the machine.
     pub machine: String,
@@ -96,13 +94,3 @@ impl Nearness {
 
 /// Share from which a program counts as near, which tolerates stray pages of shared libraries.
 const NEAR_SHARE: f64 = 0.95;
-
-impl Status {
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, STATUS_SCHEMA)
-    }
-}

@@ -1,7 +1,5 @@
 //! STREAM between CPU nodes and memory nodes.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::STREAM_SCHEMA;
 use crate::{ClassRule, Provenance, Reading, Rounds};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::{Pages, Placement, StreamLoop, StreamOp};
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct StreamRecord {
-    /// [`STREAM_SCHEMA`].
+    /// [`STREAM_SCHEMA`](crate::STREAM_SCHEMA).
     pub schema: String,
     /// The origin of the measurements.
     #[serde(flatten)]
@@ -116,14 +114,4 @@ pub struct StreamCell {
     pub placement: Placement,
     /// Bandwidth as STREAM counts it: bytes read and written, without write-allocate traffic.
     pub bytes_per_s: Reading,
-}
-
-impl StreamRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, STREAM_SCHEMA)
-    }
 }

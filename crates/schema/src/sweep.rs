@@ -1,7 +1,5 @@
 //! Figures of a program, bound to CPUs and a memory node.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::SWEEP_SCHEMA;
 use crate::{ClassRule, Provenance, Quantity, Reading, Rounds};
 use numaio_machine::ids::NodeId;
 use numaio_machine::workload::Placement;
@@ -12,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct SweepRecord {
-    /// [`SWEEP_SCHEMA`].
+    /// [`SWEEP_SCHEMA`](crate::SWEEP_SCHEMA).
     pub schema: String,
     /// The origin of the measurements.
     #[serde(flatten)]
@@ -140,14 +138,6 @@ pub struct SweepClass {
 }
 
 impl SweepRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, SWEEP_SCHEMA)
-    }
-
     /// Returns the rank of the class of a cell, given by its index.
     pub fn rank(&self, cell: usize) -> Option<u32> {
         let is_member = |class: &&SweepClass| class.cells.iter().any(|member| *member as usize == cell);

@@ -1,7 +1,7 @@
 //! A snapshot of a running machine: nodes, devices, programs and transfers with their rates.
 
-use crate::read::{read, schema_of, DocumentError};
-use crate::schemas::TOP_SCHEMA;
+use crate::read::{schema_of, DocumentError};
+use crate::TOP_SCHEMA;
 use crate::{BalanceReason, DeviceUse, Nearness, UnknownTraffic};
 use numaio_machine::devices::DeviceKind;
 use numaio_machine::ids::NodeId;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TopSnapshot {
-    /// [`TOP_SCHEMA`].
+    /// [`TOP_SCHEMA`](crate::TOP_SCHEMA).
     pub schema: String,
     /// Version of numaio that wrote the document.
     pub numaio: String,
@@ -285,16 +285,6 @@ impl TopProgram {
             *sum = sum.saturating_add(*bytes);
         }
         Some(sums)
-    }
-}
-
-impl TopSnapshot {
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, TOP_SCHEMA)
     }
 }
 

@@ -1,8 +1,6 @@
 //! The topology of a machine.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::TOPOLOGY_SCHEMA;
-use crate::MachineExpectation;
+use crate::{MachineExpectation, TOPOLOGY_SCHEMA};
 use numaio_machine::devices::DeviceMatrix;
 use numaio_machine::topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TopologyDocument {
-    /// [`TOPOLOGY_SCHEMA`].
+    /// [`TOPOLOGY_SCHEMA`](crate::TOPOLOGY_SCHEMA).
     pub schema: String,
     /// Time of discovery in seconds since 1970; `None` for a copied tree of files, which does not
     /// record it.
@@ -44,13 +42,5 @@ impl TopologyDocument {
             device_matrix: None,
             expected: None,
         }
-    }
-
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, TOPOLOGY_SCHEMA)
     }
 }

@@ -1,7 +1,6 @@
 //! Records of the sessions of a daemon, one a line of a file, and their totals.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::{DAEMON_STATE_SCHEMA, TRANSFER_RECORD_SCHEMA, TRANSFER_TOTALS_SCHEMA};
+use crate::TRANSFER_TOTALS_SCHEMA;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TransferRecord {
-    /// [`TRANSFER_RECORD_SCHEMA`].
+    /// [`TRANSFER_RECORD_SCHEMA`](crate::TRANSFER_RECORD_SCHEMA).
     pub schema: String,
     /// Time of admission in seconds since 1970.
     pub started_at: u64,
@@ -159,22 +158,12 @@ impl TransferResult {
     }
 }
 
-impl TransferRecord {
-    /// Reads a record.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, TRANSFER_RECORD_SCHEMA)
-    }
-}
-
 /// Totals of the sessions of all days up to one, so that counters neither need nor lose the
 /// records of these days.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TransferTotals {
-    /// [`TRANSFER_TOTALS_SCHEMA`].
+    /// [`TRANSFER_TOTALS_SCHEMA`](crate::TRANSFER_TOTALS_SCHEMA).
     pub schema: String,
     /// The last day that is included, in days since 1970.
     pub through_day: u64,
@@ -239,14 +228,6 @@ impl TransferTotals {
         total.seconds += record.seconds;
         total.counts.add(&record.counts);
     }
-
-    /// Reads totals.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, TRANSFER_TOTALS_SCHEMA)
-    }
 }
 
 impl Default for TransferTotals {
@@ -259,7 +240,7 @@ impl Default for TransferTotals {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DaemonState {
-    /// [`DAEMON_STATE_SCHEMA`].
+    /// [`DAEMON_STATE_SCHEMA`](crate::DAEMON_STATE_SCHEMA).
     pub schema: String,
     /// Version of numaio.
     pub numaio: String,
@@ -291,14 +272,4 @@ pub struct ActiveSessions {
     pub user_class: String,
     /// Number of sessions.
     pub sessions: u64,
-}
-
-impl DaemonState {
-    /// Reads a state.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, DAEMON_STATE_SCHEMA)
-    }
 }

@@ -1,8 +1,6 @@
 //! The copy model compared with measured I/O: Tables IV and V of Li et al. (ICPP 2013) for this
 //! machine.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::VALIDATION_SCHEMA;
 use crate::{Agreement, ClassRule, View, Warning};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -14,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Validation {
-    /// [`VALIDATION_SCHEMA`].
+    /// [`VALIDATION_SCHEMA`](crate::VALIDATION_SCHEMA).
     pub schema: String,
     /// Version of numaio that validated.
     pub numaio: String,
@@ -152,16 +150,6 @@ pub struct Merge {
     pub ranks: Vec<u32>,
     /// Their measured nodes.
     pub nodes: NodeSet,
-}
-
-impl Validation {
-    /// Reads a validation.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, VALIDATION_SCHEMA)
-    }
 }
 
 impl ValidatedDirection {

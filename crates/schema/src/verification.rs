@@ -1,7 +1,5 @@
 //! Whether tasks ran as planned.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::VERIFICATION_SCHEMA;
 use numaio_machine::ids::NodeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Verification {
-    /// [`VERIFICATION_SCHEMA`].
+    /// [`VERIFICATION_SCHEMA`](crate::VERIFICATION_SCHEMA).
     pub schema: String,
     /// Fingerprint of the machine.
     pub machine: String,
@@ -56,14 +54,6 @@ pub struct DeviceObservation {
 }
 
 impl Verification {
-    /// Reads a verification.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, VERIFICATION_SCHEMA)
-    }
-
     /// Returns the share of memory on planned nodes; `None` without observed memory.
     pub fn pages_in_place(&self) -> Option<f64> {
         let in_place: Option<u64> = self.tasks.iter().map(|task| task.bytes_in_place).sum();

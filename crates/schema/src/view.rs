@@ -3,8 +3,6 @@
 //! A view holds one method's value for every node, seen from a target: hop distance, latency,
 //! STREAM, the copy model or measured I/O. Any two views can be compared.
 
-use crate::read::{read, DocumentError};
-use crate::schemas::{COMPARISON_SCHEMA, VIEW_SCHEMA};
 use crate::Warning;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
@@ -16,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct View {
-    /// [`VIEW_SCHEMA`].
+    /// [`VIEW_SCHEMA`](crate::VIEW_SCHEMA).
     pub schema: String,
     /// A stable name, such as `slit`, `latency`, `stream-copy-cpu-centric` or `copy-read`.
     pub name: String,
@@ -113,7 +111,7 @@ pub struct ViewClass {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
-    /// [`COMPARISON_SCHEMA`].
+    /// [`COMPARISON_SCHEMA`](crate::COMPARISON_SCHEMA).
     pub schema: String,
     /// Version of numaio that compared.
     pub numaio: String,
@@ -173,27 +171,9 @@ pub struct Inversion {
 }
 
 impl View {
-    /// Reads a view.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, VIEW_SCHEMA)
-    }
-
     /// Returns the value of a node.
     pub fn node(&self, node: NodeId) -> Option<&NodeValue> {
         self.nodes.iter().find(|value| value.node == node)
-    }
-}
-
-impl Comparison {
-    /// Reads a comparison.
-    ///
-    /// # Errors
-    /// If the text is not such a document.
-    pub fn from_json(text: &str) -> Result<Self, DocumentError> {
-        read(text, COMPARISON_SCHEMA)
     }
 }
 

@@ -135,9 +135,9 @@ fn read_inputs(common: &Common, args: &ExportArgs) -> Result<ExportInputs, Failu
     }
     let mut inputs = ExportInputs::default();
     let mut read = documents::read_of_one_machine(&args.documents)?;
-    let fingerprint = read.first().map(|(_, document)| documents::machine_of(document));
+    let fingerprint = read.first().map(|(_, document)| document.origin().fingerprint.to_owned());
     // A later document replaces earlier ones of the same kind.
-    read.sort_by_key(|(_, document)| documents::measured_at(document));
+    read.sort_by_key(|(_, document)| document.origin().time);
     for (path, document) in read {
         if !inputs.add(document) {
             return Err(Failure::file(&path, "the document contains nothing to export").hint(DOCUMENTS_HINT));

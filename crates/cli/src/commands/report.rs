@@ -191,7 +191,10 @@ fn read_files(common: &Common, files: &[PathBuf]) -> Result<Bundle, Failure> {
     // Add topologies first: the classes of a record need packages and devices. Add documents
     // without a host name last: they can only be assigned when all machines are known.
     documents.sort_by_key(|(_, document)| {
-        (documents::identity(document).hostname.is_empty(), !matches!(document, Document::Topology(_)))
+        (
+            document.origin().machine.is_none_or(|machine| machine.hostname.is_empty()),
+            !matches!(document, Document::Topology(_)),
+        )
     });
     for (path, document) in documents {
         let document = with_classes(&bundle, document);

@@ -488,15 +488,17 @@ fn errors_name_the_file_and_field_of_invalid_documents() {
     let foreign = dir.text("foreign.json", "[1, 2]");
     failed(&[&foreign], &["foreign.json", "not a numaio document"]);
     failed(&["absent.json"], &["absent.json"]);
-    let diagnosis = dir.text("diagnosis.json", &format!("{{\"schema\": \"{DIAGNOSIS_SCHEMA}\"}}"));
-    failed(&[&diagnosis], &[DIAGNOSIS_SCHEMA, "expected a document of a machine or a measurement"]);
+    let unknown = dir.text("unknown.json", "{\"schema\": \"numaio/letter/1\"}");
+    failed(&[&unknown], &["unknown.json", "expected a document of numaio, got 'numaio/letter/1'"]);
+    let diagnosis = include_str!("../../../schema/tests/fixtures/diagnosis-1.json");
+    failed(&[&dir.text("diagnosis.json", diagnosis)], &["diagnosis.json", DIAGNOSIS_SCHEMA, "(diagnosis)"]);
 
     let applied = AppliedChange {
         change: Change::NumaBalancing { mode: 0 },
         inverse: Change::NumaBalancing { mode: 1 },
     };
     let receipt = Receipt::planned("0", None, 0, vec![applied]);
-    failed(&[&dir.document("receipt.json", &receipt)], &["receipt.json", "receipts of changes"]);
+    failed(&[&dir.document("receipt.json", &receipt)], &["receipt.json", "receipt of changes"]);
     let complete = documents::model(&machine, MEASURED_AT);
     let mut comparison = documents::comparison(&machine, &complete, NodeId(7));
     comparison.views[1].machine = "another".into();

@@ -1,13 +1,9 @@
 //! Figures of a host: the values of all views of a document.
 
-use crate::views::{
-    completed, copy_views, counter_views, io_views, latency_views, mmio_views, ping_views, stream_views,
-    sweep_views, ViewSubject,
-};
+use crate::views::{document_views, DocumentViews, ViewSubject};
 use numaio_machine::ids::NodeId;
-use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
-use numaio_schema::{Document, FigureKey, NodeValue, Provenance, Quantity, StreamRecord, StreamScope, View};
+use numaio_schema::{Document, FigureKey, NodeValue, Quantity, View};
 use std::collections::BTreeMap;
 
 /// Share by which members of a class may be lower than its best, the default of `model`.
@@ -23,15 +19,10 @@ pub type Figure = (FigureKey, u64, f64, (f64, f64));
 /// memory-centric views of STREAM and latency. The pair is one figure.
 pub fn figures(document: &Document) -> Vec<Figure> {
     let mut found: BTreeMap<FigureKey, (u64, f64, (f64, f64))> = BTreeMap::new();
-    let (device, unit) = match document {
-        Document::Io(record) => (record.device.name.as_str(), ""),
-        Document::Ping(record) => (record.device.name.as_str(), ""),
-        Document::Mmio(record) => (record.device.name.as_str(), ""),
-        Document::Sweep(record) => ("", record.method.unit.as_str()),
-        _ => ("", ""),
-    };
-    for view in views(document) {
-        let measured_at = view.measured_at.or_else(|| measured_at(document)).unwrap_or(0);
+    let Some(views) = document_views(document) else { return Vec::new() };
+    let (device, unit, origin) = (views.device, views.unit, document.origin());
+    for view in of_all_targets(&views, origin.fingerprint) {
+        let measured_at = view.measured_at.or(origin.time).unwrap_or(0);
         for value in view.nodes.iter().filter(|value| value.value.is_finite()) {
             let interval = value.interval.unwrap_or((value.value, value.value));
             found.entry(key(&view, value, device, unit)).or_insert((measured_at, value.value, interval));
@@ -45,84 +36,14 @@ pub fn figures(document: &Document) -> Vec<Figure> {
 
 /// Returns the measured views of a document, of all its targets.
 pub(super) fn views(document: &Document) -> Vec<View> {
-    let subject = |machine, target| ViewSubject { machine, target, level: LEVEL };
-    match document {
-        Document::Model(model) => {
-            let machine = model.record.provenance.machine.fingerprint.as_str();
-            let targets = model.targets.iter().map(|model| model.target);
-            targets.flat_map(|target| copy_views(model, &subject(machine, target))).collect()
-        }
-        Document::Record(record) => {
-            let model = crate::fit((**record).clone(), &Topology::default(), Default::default());
-            views(&Document::Model(Box::new(model)))
-        }
-        Document::Stream(record) => {
-            let machine = record.provenance.machine.fingerprint.as_str();
-            let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
-            let views =
-                targets.into_iter().flat_map(|target| stream_views(record, &subject(machine, target)));
-            views.map(|view| View { name: format!("{}{}", view.name, threads(record)), ..view }).collect()
-        }
-        Document::Latency(record) => {
-            let machine = record.provenance.machine.fingerprint.as_str();
-            let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
-            targets.into_iter().flat_map(|target| latency_views(record, &subject(machine, target))).collect()
-        }
-        Document::Io(record) => {
-            let machine = record.provenance.machine.fingerprint.as_str();
-            record.device.node.map_or_else(Vec::new, |node| io_views(record, &subject(machine, node)))
-        }
-        Document::Ping(record) => {
-            let machine = record.provenance.machine.fingerprint.as_str();
-            record.device.node.map_or_else(Vec::new, |node| ping_views(record, &subject(machine, node)))
-        }
-        Document::Mmio(record) => {
-            let machine = record.provenance.machine.fingerprint.as_str();
-            record.device.node.map_or_else(Vec::new, |node| mmio_views(record, &subject(machine, node)))
-        }
-        Document::Sweep(record) => {
-            let machine = record.provenance.machine.fingerprint.as_str();
-            let targets = targets(record.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node)));
-            targets.into_iter().flat_map(|target| sweep_views(record, &subject(machine, target))).collect()
-        }
-        Document::Counters(record) => {
-            let machine = record.provenance.machine.fingerprint.as_str();
-            let pairs = record.factors.pairs.iter();
-            let targets = targets(pairs.map(|pair| (pair.cpu_node, pair.memory_node)));
-            targets.into_iter().flat_map(|target| counter_views(record, &subject(machine, target))).collect()
-        }
-        Document::View(view) => vec![completed((**view).clone(), None)],
-        Document::Comparison(comparison) => comparison.views.clone(),
-        _ => Vec::new(),
-    }
+    let views = document_views(document);
+    views.map_or_else(Vec::new, |views| of_all_targets(&views, document.origin().fingerprint))
 }
 
-/// Returns the end of the name of a STREAM view whose number of threads was requested: its values
-/// are not comparable with those of other numbers.
-fn threads(record: &StreamRecord) -> String {
-    match record.method.scope {
-        StreamScope::Node { threads: Some(threads) } => format!("-{threads}-threads"),
-        StreamScope::HardwareThreads => "-hardware-threads".to_owned(),
-        StreamScope::Node { threads: None } | StreamScope::Core => String::new(),
-    }
-}
-
-fn targets(pairs: impl Iterator<Item = (NodeId, NodeId)>) -> Vec<NodeId> {
-    let mut nodes: Vec<NodeId> = pairs.flat_map(|(cpu_node, memory_node)| [cpu_node, memory_node]).collect();
-    nodes.sort();
-    nodes.dedup();
-    nodes
-}
-
-fn measured_at(document: &Document) -> Option<u64> {
-    let of = |provenance: &Provenance| Some(provenance.measured_at);
-    match document {
-        Document::Io(record) => of(&record.provenance),
-        Document::Ping(record) => of(&record.provenance),
-        Document::Mmio(record) => of(&record.provenance),
-        Document::Comparison(comparison) => Some(comparison.measured_at),
-        _ => None,
-    }
+fn of_all_targets(views: &DocumentViews, machine: &str) -> Vec<View> {
+    let of_target = |target: &NodeId| views.of(&ViewSubject { machine, target: *target, level: LEVEL });
+    let named = |view: View| View { name: format!("{}{}", view.name, views.variant), ..view };
+    views.targets.iter().flat_map(of_target).map(named).collect()
 }
 
 /// Returns the key of a view's value. Views of pairs of CPUs and memory lose the name of their

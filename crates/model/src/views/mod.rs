@@ -1,5 +1,6 @@
 //! Views of a target: the values of every node by one method, in a common form.
 
+mod documents;
 mod firmware;
 mod io;
 mod measured;
@@ -7,6 +8,7 @@ mod mmio;
 mod ping;
 mod view;
 
+pub use documents::{document_views, DocumentViews};
 pub use firmware::{hmat_views, slit_views};
 pub use io::io_views;
 pub use measured::{copy_views, counter_views, latency_views, stream_views, sweep_views};

@@ -1,43 +1,6 @@
 //! Derives the definitions of all documents from their types.
 
-use crate::aggregate::AggregateRecord;
-use crate::balance::BalanceEvent;
-use crate::baseline::BaselineComparison;
-use crate::cost::ProgramCost;
-use crate::counters::CounterRecord;
-use crate::devices::DevicesDocument;
-use crate::diagnosis::Diagnosis;
-use crate::fleet_check::FleetCheck;
-use crate::fleet_report::HostReport;
-use crate::fleet_run::{FleetRun, FleetStatus};
-use crate::fleet_summary::{FleetHostSummary, FleetSummary};
-use crate::guest_bench::GuestBench;
-use crate::guest_plan::GuestPlan;
-use crate::guests::GuestsDocument;
-use crate::interleave::InterleaveWeights;
-use crate::io::IoRecord;
-use crate::irq::IrqDocument;
-use crate::job::Job;
-use crate::latency::LatencyRecord;
-use crate::mmio::MmioRecord;
-use crate::model::Model;
-use crate::near::NearDocument;
-use crate::ping::PingRecord;
-use crate::placement::PlacementPlan;
-use crate::plan::{Plan, PlanProblem};
-use crate::prediction::IoPrediction;
-use crate::receipt::Receipt;
-use crate::record::Record;
-use crate::schemas::*;
-use crate::status::Status;
-use crate::stream::StreamRecord;
-use crate::sweep::SweepRecord;
-use crate::top::TopSnapshot;
-use crate::topology::TopologyDocument;
-use crate::transfer_record::{DaemonState, TransferRecord, TransferTotals};
-use crate::validation::Validation;
-use crate::verification::Verification;
-use crate::view::{Comparison, View};
+use crate::DocumentKind;
 use numaio_machine::tape::{json_schema_of_entry, TapeHeader, TAPE_SCHEMA};
 use schemars::generate::SchemaSettings;
 use schemars::SchemaGenerator;
@@ -48,59 +11,10 @@ use serde_json::{json, Map, Value};
 pub fn generate_definitions() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let mut documents = Map::new();
-    let mut add = |id: &str, reference: schemars::Schema| {
-        let name = reference.get("$ref").and_then(Value::as_str).and_then(|to| to.rsplit('/').next());
-        documents.insert(id.to_owned(), name.unwrap_or_default().into());
-    };
-    macro_rules! add_documents {
-        ($($id:ident: $document:ty,)*) => {
-            $(add($id, generator.subschema_for::<$document>());)*
-        };
-    }
-    add_documents! {
-        BALANCE_EVENT_SCHEMA: BalanceEvent,
-        BASELINE_SCHEMA: BaselineComparison,
-        COMPARISON_SCHEMA: Comparison,
-        COUNTERS_SCHEMA: CounterRecord,
-        DAEMON_STATE_SCHEMA: DaemonState,
-        DEVICES_SCHEMA: DevicesDocument,
-        DIAGNOSIS_SCHEMA: Diagnosis,
-        FLEET_CHECK_SCHEMA: FleetCheck,
-        FLEET_HOST_SCHEMA: FleetHostSummary,
-        FLEET_RUN_SCHEMA: FleetRun,
-        FLEET_STATUS_SCHEMA: FleetStatus,
-        FLEET_SUMMARY_SCHEMA: FleetSummary,
-        HOST_REPORT_SCHEMA: HostReport,
-        INTERLEAVE_SCHEMA: InterleaveWeights,
-        IO_SCHEMA: IoRecord,
-        IRQ_SCHEMA: IrqDocument,
-        JOB_SCHEMA: Job,
-        LATENCY_SCHEMA: LatencyRecord,
-        MMIO_SCHEMA: MmioRecord,
-        MODEL_SCHEMA: Model,
-        NEAR_SCHEMA: NearDocument,
-        AGGREGATE_SCHEMA: AggregateRecord,
-        PING_SCHEMA: PingRecord,
-        PLACEMENT_SCHEMA: PlacementPlan,
-        PLAN_PROBLEM_SCHEMA: PlanProblem,
-        PLAN_SCHEMA: Plan,
-        PREDICTION_SCHEMA: IoPrediction,
-        RECEIPT_SCHEMA: Receipt,
-        RECORD_SCHEMA: Record,
-        COST_SCHEMA: ProgramCost,
-        GUEST_BENCH_SCHEMA: GuestBench,
-        GUEST_PLAN_SCHEMA: GuestPlan,
-        GUESTS_SCHEMA: GuestsDocument,
-        TOP_SCHEMA: TopSnapshot,
-        STATUS_SCHEMA: Status,
-        STREAM_SCHEMA: StreamRecord,
-        SWEEP_SCHEMA: SweepRecord,
-        TOPOLOGY_SCHEMA: TopologyDocument,
-        TRANSFER_RECORD_SCHEMA: TransferRecord,
-        TRANSFER_TOTALS_SCHEMA: TransferTotals,
-        VALIDATION_SCHEMA: Validation,
-        VERIFICATION_SCHEMA: Verification,
-        VIEW_SCHEMA: View,
+    for kind in DocumentKind::ALL {
+        let schema = kind.json_schema(&mut generator);
+        let name = schema.get("$ref").and_then(Value::as_str).and_then(|to| to.rsplit('/').next());
+        documents.insert(kind.schema().to_owned(), name.unwrap_or_default().into());
     }
     documents.insert(TAPE_SCHEMA.to_owned(), "TapeLine".into());
     let line = tape_line(&mut generator);

@@ -27,7 +27,7 @@ pub fn run(common: &Common, args: &CompareArgs, baseline: &Path) -> Result<ExitC
     let from = documents::read_of_one_machine(&args.from)?;
     let from: Vec<Document> = from.into_iter().map(|(_, document)| document).collect();
     let identity = match from.first() {
-        Some(first) => documents::identity(first),
+        Some(first) => first.origin().identity(),
         None => discover(&crate::machine::Machine::pick(common)?).identity,
     };
     let earlier = match baseline == Path::new(PREVIOUS) {
@@ -45,7 +45,7 @@ pub fn run(common: &Common, args: &CompareArgs, baseline: &Path) -> Result<ExitC
     };
     for kind in KINDS {
         let mut candidates = candidates(common, kind, &identity, &from)?;
-        candidates.extend(earlier.iter().filter(|document| is_of_kind(document, kind)).cloned());
+        candidates.extend(earlier.iter().filter(|document| document.kind().folder() == Some(kind)).cloned());
         let is_given = earlier.is_some();
         if let Some((before, after, changes)) = newest_pair(&candidates, is_given) {
             add(&mut comparison, before, after, changes);
@@ -83,20 +83,10 @@ fn candidates(
             let paths: Vec<PathBuf> = documents::saved(common, kind, identity).take(MOST_SAVED).collect();
             paths.iter().map(|path| documents::read(path)).collect::<Result<_, _>>()?
         }
-        given => given.iter().filter(|document| is_of_kind(document, kind)).cloned().collect(),
+        given => given.iter().filter(|document| document.kind().folder() == Some(kind)).cloned().collect(),
     };
-    candidates.sort_by_key(|document| std::cmp::Reverse(documents::measured_at(document)));
+    candidates.sort_by_key(|document| std::cmp::Reverse(document.origin().time));
     Ok(candidates)
-}
-
-fn is_of_kind(document: &Document, kind: Kind) -> bool {
-    matches!(
-        (document, kind),
-        (Document::Model(_), Kind::Model)
-            | (Document::Stream(_), Kind::Stream)
-            | (Document::Latency(_), Kind::Latency)
-            | (Document::Io(_), Kind::Io)
-    )
 }
 
 /// Returns the newest document with the first earlier one that has a figure in common; with a given
@@ -110,11 +100,10 @@ fn newest_pair(documents: &[Document], is_given: bool) -> Option<(&Document, &Do
 }
 
 fn add(comparison: &mut BaselineComparison, before: &Document, after: &Document, changes: DocumentChanges) {
-    let what = documents::provenance(after).map_or("", |(what, _)| what);
     comparison.documents.push(ComparedDocuments {
-        kind: what.to_owned(),
-        before_at: documents::measured_at(before),
-        after_at: documents::measured_at(after),
+        kind: after.kind().title().to_owned(),
+        before_at: before.origin().time.unwrap_or(0),
+        after_at: after.origin().time.unwrap_or(0),
     });
     comparison.classes.extend(changes.classes);
     comparison.figures.extend(changes.figures);

@@ -125,12 +125,8 @@ fn measure_source(
 }
 
 fn save(common: &Common, kind: Kind, document: &Document, topology: &Topology) -> Result<(), Failure> {
-    match document {
-        Document::Latency(record) => measuring::save(common, kind, &record.provenance, record, topology),
-        Document::Stream(record) => measuring::save(common, kind, &record.provenance, record, topology),
-        Document::Model(model) => measuring::save(common, kind, &model.record.provenance, model, topology),
-        _ => Ok(()),
-    }
+    let Some(provenance) = document.origin().provenance else { return Ok(()) };
+    measuring::save(common, kind, provenance, document, topology)
 }
 
 /// Adds a warning for each missing measurement, with the command that takes it.

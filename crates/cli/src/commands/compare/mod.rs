@@ -36,7 +36,7 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<ExitCode, Failure> {
     let topology = topology(&machine, common, &from);
     let identity = match (&topology, from.first()) {
         (Some(topology), _) => topology.identity.clone(),
-        (None, Some((_, document))) => documents::identity(document),
+        (None, Some((_, document))) => document.origin().identity(),
         (None, None) => Identity::default(),
     };
     let (target, devices) = target::choose(common, args, topology.as_ref(), &from)?;
@@ -99,7 +99,7 @@ fn read(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Document)>, Failure> {
             ));
         }
     }
-    documents.sort_by_key(|(_, document)| std::cmp::Reverse(documents::measured_at(document)));
+    documents.sort_by_key(|(_, document)| std::cmp::Reverse(document.origin().time));
     Ok(documents)
 }
 
@@ -126,7 +126,7 @@ fn topology(machine: &Machine, common: &Common, from: &[(PathBuf, Document)]) ->
     given.filter(|_| !named).or_else(|| {
         let discovered = discover(machine);
         let same_machine = match from.first() {
-            Some((_, first)) if !named => documents::machine_of(first) == discovered.identity.fingerprint,
+            Some((_, first)) if !named => first.origin().fingerprint == discovered.identity.fingerprint,
             _ => true,
         };
         same_machine.then_some(discovered)

@@ -70,7 +70,7 @@ impl<'a> ViewSet<'a> {
     /// # Errors
     /// [`Failure`]: a document of another machine, or an invalid view.
     pub fn add(&mut self, path: &Path, document: &Document, duplicates: Duplicates) -> Result<bool, Failure> {
-        if documents::machine_of(document) != self.subject.machine {
+        if document.origin().fingerprint != self.subject.machine {
             let expected = self.subject.machine;
             let found = documents::machine_name(document);
             return Err(Failure::file(
@@ -81,32 +81,13 @@ impl<'a> ViewSet<'a> {
         }
         let subject = &self.subject;
         let views = match document {
-            Document::Model(model) => numaio_model::copy_views(model, subject),
-            Document::Record(record) => numaio_model::copy_views(
-                &numaio_model::fit((**record).clone(), &Topology::default(), Default::default()),
-                subject,
-            ),
-            Document::Stream(record) => numaio_model::stream_views(record, subject),
-            Document::Sweep(record) => numaio_model::sweep_views(record, subject),
-            Document::Counters(record) => numaio_model::counter_views(record, subject),
-            Document::Latency(record) => numaio_model::latency_views(record, subject),
-            Document::Io(record) => numaio_model::io_views(record, subject),
-            Document::Ping(record) => numaio_model::ping_views(record, subject),
-            Document::Mmio(record) => numaio_model::mmio_views(record, subject),
             Document::View(view) => {
                 numaio_model::check(view, subject).map_err(|error| Failure::file(path, error))?;
                 vec![numaio_model::completed((**view).clone(), self.level)]
             }
-            Document::Topology(_)
-            | Document::Aggregate(_)
-            | Document::Comparison(_)
-            | Document::Validation(_)
-            | Document::Prediction(_)
-            | Document::Placement(_)
-            | Document::Receipt(_)
-            | Document::PlanProblem(_)
-            | Document::Plan(_)
-            | Document::FleetCheck(_) => Vec::new(),
+            // Its views are copies of those of other documents.
+            Document::Comparison(_) => Vec::new(),
+            document => numaio_model::document_views(document).map_or_else(Vec::new, |it| it.of(subject)),
         };
         let has_views = !views.is_empty();
         let before = self.views.clone();
@@ -138,7 +119,8 @@ impl<'a> ViewSet<'a> {
     }
 
     fn add_provenance(&mut self, document: &Document) {
-        let Some((what, provenance)) = documents::provenance(document) else { return };
+        let Some(provenance) = document.origin().provenance else { return };
+        let what = document.kind().title();
         self.measured_at = self.measured_at.max(provenance.measured_at);
         for warning in &provenance.warnings {
             self.warn(&warning.rule, format!("{what}: {}", warning.message));

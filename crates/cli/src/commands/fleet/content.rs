@@ -1,12 +1,11 @@
 //! What the store derives from documents: the host, facts, figures, findings and conditions.
 
-use crate::documents;
 use numaio_fleet::store::{ContentFigure, ContentFinding, DocumentContent, HostClaim};
 use numaio_machine::conditions::Conditions;
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::tape::Tape;
 use numaio_model::fleet;
-use numaio_schema::{Diagnosis, Document, DocumentError, HostReport, HOST_REPORT_SCHEMA};
+use numaio_schema::{Document, DocumentError, DocumentSubject, HostReport, HOST_REPORT_SCHEMA};
 use serde_json::value::RawValue;
 
 /// Derives the content of a document of a host; the error states why it is rejected.
@@ -66,8 +65,8 @@ fn documents_of(report: &HostReport<Box<RawValue>>) -> Result<Vec<Document>, Str
             Err(DocumentError::WrongKind { .. }) => continue,
             Err(error) => return Err(format!("documents[{index}]: {error}")),
         };
-        let measured = documents::identity(&document).fingerprint;
-        if !measured.is_empty() && measured != *fingerprint {
+        let measured = document.origin().fingerprint;
+        if !measured.is_empty() && measured != fingerprint {
             return Err(format!("documents[{index}] describes machine {measured}, the report another one"));
         }
         found.push(document);
@@ -78,73 +77,41 @@ fn documents_of(report: &HostReport<Box<RawValue>>) -> Result<Vec<Document>, Str
 fn of_document_text(text: &str) -> Result<DocumentContent, String> {
     match Document::from_json(text) {
         Ok(document) => of_document(&document),
-        Err(DocumentError::WrongKind { .. }) => match Diagnosis::from_json(text) {
-            Ok(diagnosis) => Ok(of_diagnosis(&diagnosis)),
-            Err(DocumentError::WrongKind { found, .. }) => {
-                Err(format!("'{}' is not a document of a host", found.escape_debug()))
-            }
-            Err(error) => Err(error.to_string()),
-        },
+        Err(DocumentError::WrongKind { found, .. }) => {
+            Err(format!("'{}' is not a document of a host", found.escape_debug()))
+        }
         Err(error) => Err(explain(text, &error)),
     }
 }
 
-fn of_diagnosis(diagnosis: &Diagnosis) -> DocumentContent {
-    DocumentContent {
-        kind: diagnosis.schema.clone(),
-        numaio: diagnosis.numaio.clone(),
-        host: HostClaim {
-            name: diagnosis.machine.hostname.clone(),
-            machine_id: None,
-            fingerprint: diagnosis.machine.fingerprint.clone(),
-        },
-        measured_at: diagnosis.observed_at.unwrap_or_default(),
-        findings: findings(diagnosis.findings.iter().map(|found| &found.finding)),
-        ..DocumentContent::default()
-    }
-}
-
 fn of_document(document: &Document) -> Result<DocumentContent, String> {
-    let kind = kind(document).ok_or("it describes work of a host, not what was measured on it")?;
-    let identity = documents::identity(document);
-    let provenance = documents::provenance(document).map(|(_, provenance)| provenance);
-    let topology = match document {
-        Document::Topology(topology) => Some(topology),
-        _ => None,
-    };
-    Ok(DocumentContent {
-        kind: kind.to_owned(),
-        numaio: provenance.map(|provenance| provenance.numaio.clone()).unwrap_or_default(),
+    match document.kind().subject() {
+        DocumentSubject::Host => {}
+        DocumentSubject::HostUse => {
+            return Err("it describes work of a host, not what was measured on it".to_owned())
+        }
+        DocumentSubject::Fleet => return Err("it describes many hosts".to_owned()),
+    }
+    let origin = document.origin();
+    let identity = origin.identity();
+    let mut content = DocumentContent {
+        kind: document.kind().schema().to_owned(),
+        numaio: origin.provenance.map(|provenance| provenance.numaio.clone()).unwrap_or_default(),
         host: HostClaim { name: identity.hostname, machine_id: None, fingerprint: identity.fingerprint },
-        measured_at: documents::measured_at(document),
-        facts: topology.map(|document| fleet::facts_of_topology(document)),
+        measured_at: origin.time.unwrap_or(0),
         figures: figures(document),
-        findings: topology.map(|document| findings(&document.topology.findings)).unwrap_or_default(),
-        conditions: provenance.map(|provenance| conditions(&provenance.conditions.0)).unwrap_or_default(),
+        conditions: origin.provenance.map(|it| conditions(&it.conditions.0)).unwrap_or_default(),
         ..DocumentContent::default()
-    })
-}
-
-/// Returns the schema of a document that describes a host or measurements on it.
-fn kind(document: &Document) -> Option<&str> {
-    Some(match document {
-        Document::Topology(document) => &document.schema,
-        Document::Record(record) => &record.schema,
-        Document::Model(model) => &model.schema,
-        Document::Stream(record) => &record.schema,
-        Document::Latency(record) => &record.schema,
-        Document::Sweep(record) => &record.schema,
-        Document::Counters(record) => &record.schema,
-        Document::Io(record) => &record.schema,
-        Document::Aggregate(record) => &record.schema,
-        Document::Ping(record) => &record.schema,
-        Document::Mmio(record) => &record.schema,
-        Document::View(view) => &view.schema,
-        Document::Comparison(comparison) => &comparison.schema,
-        Document::Validation(validation) => &validation.schema,
-        Document::Prediction(prediction) => &prediction.schema,
-        _ => return None,
-    })
+    };
+    if let Document::Topology(document) = document {
+        content.facts = Some(fleet::facts_of_topology(document));
+        content.findings = findings(&document.topology.findings);
+    }
+    if let Document::Diagnosis(diagnosis) = document {
+        content.numaio.clone_from(&diagnosis.numaio);
+        content.findings = findings(diagnosis.findings.iter().map(|found| &found.finding));
+    }
+    Ok(content)
 }
 
 /// Returns the figures of a document; values that are no numbers are left out.

@@ -60,7 +60,7 @@ impl KnownDocuments {
             }
             (false, _) => read(from)?,
         };
-        let fingerprint = documents.first().map(documents::machine_of);
+        let fingerprint = documents.first().map(|document| document.origin().fingerprint.to_owned());
         let mut known = Self::default();
         documents.into_iter().for_each(|document| known.add(document));
         known.models.sort_by_key(|model| std::cmp::Reverse(model.record.provenance.measured_at));
@@ -78,8 +78,7 @@ impl KnownDocuments {
     }
 
     fn add(&mut self, document: Document) {
-        let is_loaded =
-            documents::provenance(&document).is_some_and(|(_, provenance)| !provenance.load.is_empty());
+        let is_loaded = document.origin().provenance.is_some_and(|provenance| !provenance.load.is_empty());
         match document {
             Document::Io(record) if is_loaded => self.loaded.push(*record),
             _ if is_loaded => {}
