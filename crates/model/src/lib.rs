@@ -42,7 +42,7 @@ pub use compare::{agreement, compare, ComparisonContext};
 pub use cost::{placement_cost, CostEvidence, PlacementCost};
 pub use device_bandwidth::{
     bench_command, device_limit, expect_bandwidth, expect_machine, first_difference, BandwidthEvidence,
-    BandwidthSubject,
+    BandwidthSubject, TransferMethod,
 };
 pub use devices::{
     describe_devices, device_threads, DescribedDevices, DeviceEvidence, NamedDocument, OverrideError,

@@ -92,6 +92,18 @@ pub enum UnknownDifference {
         /// The fastest copy, in bytes per second.
         fastest_bytes_copied_per_s: f64,
     },
+    /// One request at a time, or small packets that a driver polls for: latency decides.
+    LatencyBound,
+    /// CPUs or kernels of a GPU load and store, and latency limits them below the paths.
+    LoadsAndStores {
+        /// The least and the most that the slowest node can have of the best node's bandwidth: the
+        /// ratio of latencies, and that of the upper bounds. `None` if latencies are unknown.
+        slowest_of_best: Option<(f64, f64)>,
+    },
+    /// The other end is a device: its bytes need not use the paths between memories.
+    PeerToPeer,
+    /// The buffers fit the caches, which may carry more than the path to memory.
+    WithinCaches,
 }
 
 /// The bandwidth of a device with buffers on a node.
@@ -271,6 +283,23 @@ impl UnknownDifference {
                  carry",
                 gb(fastest_bytes_copied_per_s)
             ),
+            (Self::LatencyBound, _) => {
+                "one request or packet at a time: latency decides, not the paths".to_owned()
+            }
+            (Self::LoadsAndStores { slowest_of_best: Some((least, most)) }, _) => format!(
+                "CPUs or kernels load and store, which latency limits: the slowest node has {least:.2} to \
+                 {most:.2} of the best node's bandwidth"
+            ),
+            (Self::LoadsAndStores { slowest_of_best: None }, _) => {
+                "CPUs or kernels load and store, which latency limits: the paths are only upper bounds"
+                    .to_owned()
+            }
+            (Self::PeerToPeer, _) => {
+                "another device is the other end: copies between nodes do not show its path".to_owned()
+            }
+            (Self::WithinCaches, _) => {
+                "the buffers fit the caches, which may carry more than the paths".to_owned()
+            }
             (Self::LimitUnknown, DeviceBandwidth::Unknown { measure }) => {
                 format!("its limit is unknown: only the paths are compared ({measure} measures it)")
             }

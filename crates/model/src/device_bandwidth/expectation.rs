@@ -1,7 +1,8 @@
 //! The bandwidth of a device with buffers on each node.
 
 use super::fair_share::{below_bridges, fair_shares};
-use super::limits::{device_limit, of_device};
+use super::limits::{device_limit, highest_rate, of_device};
+use super::method::TransferMethod;
 use crate::classes::{classify, Point};
 use crate::model_selection::{of_target, select_model};
 use crate::{capacities, CapacityInputs, ClassOptions};
@@ -37,17 +38,24 @@ pub struct BandwidthSubject<'a> {
     pub node: Option<NodeId>,
     /// The device of the topology; `None` for what is not in it, whose limit is unknown.
     pub device: Option<&'a Device>,
+    /// How its bytes move.
+    pub method: TransferMethod<'a>,
 }
 
 impl<'a> BandwidthSubject<'a> {
+    /// Returns a subject that is transferred as its device usually is.
+    pub fn new(name: &'a str, node: Option<NodeId>, device: Option<&'a Device>) -> Self {
+        Self { name, node, device, method: device.map(TransferMethod::of).unwrap_or_default() }
+    }
+
     /// Returns a device of a topology as a subject; `name` is the one to show.
     pub fn of(device: &'a Device, name: &'a str) -> Self {
-        Self { name, node: device.locality.node, device: Some(device) }
+        Self::new(name, device.locality.node, Some(device))
     }
 
     /// Returns any device on a node, of which only the paths are known.
     pub fn on(node: NodeId) -> Self {
-        Self { name: "", node: Some(node), device: None }
+        Self::new("", Some(node), None)
     }
 }
 
@@ -73,15 +81,24 @@ pub fn expect_bandwidth(
     let shares = |other: &&&Device| other.locality.node == subject.node && Some(other.path.as_str()) != path;
     let sharers: Vec<&Device> = beside.iter().filter(shares).copied().collect();
     let paths = Paths::new(evidence, subject, direction, &sharers);
-    let (mut values, mut unknown) = paths.values();
+    let (mut values, mut unknown) = match subject.method.is_bounded_by_paths() {
+        true => paths.values(),
+        false => Default::default(),
+    };
     // I/O of one device alone does not show several at once.
     let measured = subject.device.filter(|_| sharers.is_empty());
     let measured = measured.map_or_else(Vec::new, |device| measured_nodes(evidence, device, direction));
-    if measured.len() > 1 {
-        unknown = None;
+    // A node that another one represents rests on the paths as well.
+    let is_own = |value: &&Value| matches!(value.source, ExpectationSource::Measured { .. });
+    let is_measured = measured.iter().filter(is_own).count() > 1;
+    if is_measured {
         values.extend(measured.into_iter().map(|value| (value.point.node, value)));
     }
     let nodes = paths.classified(values);
+    unknown = match is_measured {
+        true => None,
+        false => subject.method.unknown_difference(&nodes, paths.class_rule().level).or(unknown),
+    };
     let difference = match unknown {
         Some(reason) => BandwidthDifference::Unknown { reason },
         None if nodes.iter().any(|node| node.class > 1) => BandwidthDifference::Some,
@@ -107,6 +124,8 @@ struct Paths<'a> {
     limit: DeviceBandwidth,
     /// Limits of the device and of those beside it; `None` if one is unknown.
     demands: Option<Vec<f64>>,
+    /// The most that a device of the target was measured to carry, in any direction.
+    fastest_device: f64,
 }
 
 impl<'a> Paths<'a> {
@@ -131,13 +150,26 @@ impl<'a> Paths<'a> {
             let limits: Option<Vec<f64>> = iter::once(limit.bytes_per_s()).chain(beside).collect();
             Some(below_bridges(topology, &all, limits?))
         });
-        Self { target: subject.node, model, first: first.unwrap_or_default(), limit, demands }
+        let of_target = evidence.records.iter().filter(|record| record.device.node == subject.node);
+        let fastest_device = of_target.filter_map(|record| highest_rate(record)).fold(0.0, f64::max);
+        let first = first.unwrap_or_default();
+        Self { target: subject.node, model, first, limit, demands, fastest_device }
+    }
+
+    /// Returns the rule by which nodes are classified.
+    fn class_rule(&self) -> ClassOptions {
+        self.model.map_or_else(ClassOptions::default, |model| ClassOptions {
+            classes: model.rule,
+            level: model.level,
+        })
     }
 
     /// Returns the upper bound of each node, and why they do not show whether the nodes differ.
     ///
     /// Without a limit the paths are the bounds. If no copy was as fast as the device, threads did
-    /// not saturate the paths, and the copies bound nothing.
+    /// not saturate the paths, and the copies bound nothing. If another device of the target was
+    /// faster than all copies, the paths carry at least the copies: no difference is certain, a
+    /// difference is not.
     fn values(&self) -> (BTreeMap<NodeId, Value>, Option<UnknownDifference>) {
         let Some(model) = self.model else {
             return (BTreeMap::new(), Some(UnknownDifference::PathsNotMeasured));
@@ -147,13 +179,19 @@ impl<'a> Paths<'a> {
             let of = |node: &NodeBandwidth| (node.node, self.value(node, &[f64::INFINITY], 0.0));
             return (model.nodes.iter().map(of).collect(), Some(UnknownDifference::LimitUnknown));
         };
-        if fastest < demands[0] * (1.0 - model.level) {
-            return (
+        let enough = 1.0 - model.level;
+        let values: BTreeMap<NodeId, Value> =
+            model.nodes.iter().map(|node| (node.node, self.value(node, demands, fastest))).collect();
+        let rates = || values.values().map(|value| value.point.value);
+        let best = rates().fold(0.0, f64::max);
+        let differ = rates().any(|rate| rate < best * enough);
+        match fastest < demands[0] * enough || (differ && fastest < self.fastest_device * enough) {
+            true => (
                 BTreeMap::new(),
                 Some(UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: fastest }),
-            );
+            ),
+            false => (values, None),
         }
-        (model.nodes.iter().map(|node| (node.node, self.value(node, demands, fastest))).collect(), None)
     }
 
     /// Returns the bound of a node. A copy within the device's node moves each byte twice through
@@ -179,9 +217,7 @@ impl<'a> Paths<'a> {
     /// are sorted by their means.
     fn classified(&self, values: BTreeMap<NodeId, Value>) -> Vec<ExpectedBandwidth> {
         let points: Vec<Point> = values.values().map(|value| value.point).collect();
-        let usual = ClassOptions::default();
-        let (rule, level) =
-            self.model.map_or((usual.classes, usual.level), |model| (model.rule, model.level));
+        let ClassOptions { classes: rule, level } = self.class_rule();
         let best = points.iter().map(|point| point.value).fold(0.0, f64::max);
         let differ = points.iter().any(|point| point.value < best * (1.0 - level));
         let classes = if differ { classify(&points, rule, level, &self.first) } else { Vec::new() };

@@ -31,14 +31,24 @@ pub fn device_limit(
 
 /// Returns the records of a device that may rank nodes.
 pub(super) fn of_device<'a>(device: &Device, records: &[&'a IoRecord]) -> Vec<&'a IoRecord> {
-    let is_of = |record: &&&IoRecord| {
-        device.has_name(&record.device.name)
-            && record.provenance.is_fit_for_placement()
-            && record.method.engine != IoEngine::Null
-            && record.method.direct != Some(false)
-            && !is_latency_bound(record)
-    };
+    let is_of = |record: &&&IoRecord| device.has_name(&record.device.name) && shows_bandwidth(record);
     records.iter().filter(is_of).copied().collect()
+}
+
+/// Whether a record shows what its device and the paths carry.
+fn shows_bandwidth(record: &IoRecord) -> bool {
+    record.provenance.is_fit_for_placement()
+        && record.method.engine != IoEngine::Null
+        && record.method.direct != Some(false)
+        && !is_latency_bound(record)
+}
+
+/// Returns the most that a device carried from one node in one direction, if that shows what paths
+/// carry.
+pub(super) fn highest_rate(record: &IoRecord) -> Option<f64> {
+    let single = record.cells.iter().filter(|cell| cell.placement().is_some());
+    let rates = single.filter_map(|cell| cell.bytes_per_s.median());
+    rates.max_by(f64::total_cmp).filter(|_| shows_bandwidth(record))
 }
 
 /// Whether a disk had one request at a time: its rate is that of the latency, not of a path.

@@ -7,6 +7,7 @@
 mod expectation;
 mod fair_share;
 mod limits;
+mod method;
 mod sharing;
 #[cfg(test)]
 mod tests;
@@ -14,4 +15,5 @@ mod tests;
 pub use expectation::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
 pub use limits::{bench_command, device_limit};
 pub(crate) use limits::{link_limit, port_limit};
+pub use method::TransferMethod;
 pub use sharing::{expect_machine, first_difference};

@@ -226,3 +226,91 @@ fn limit_is_measured_on_the_own_node_or_the_narrowest_link() {
     single.method.depth = 1;
     assert_eq!(limit(&[&single]), limit(&[]), "one request at a time is limited by latency");
 }
+
+/// A GPU of the same node was faster than all copies: their threads did not saturate the paths.
+#[test]
+fn faster_device_of_the_node_shows_unsaturated_copies() {
+    let topology = with(vec![device("eth0", 0, Some(400.0)), device("eth1", 0, Some(100.0))]);
+    let mut gpu = record(0, vec![cell(Write, &[(1, 1)], 8.0 * 60.0)]);
+    let of = |device: &Device, records: &[&IoRecord]| {
+        let model = model(50.0, &[30.0]);
+        let evidence = BandwidthEvidence { topology: &topology, models: &[&model], records };
+        expect_bandwidth(evidence, BandwidthSubject::of(device, &device.name()), Read, &[]).difference
+    };
+    let [fast, slow] = [&topology.devices[0], &topology.devices[1]];
+    assert_eq!(of(fast, &[]), BandwidthDifference::Some);
+    let why = UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: 50e9 };
+    assert_eq!(of(fast, &[&gpu]), BandwidthDifference::Unknown { why });
+    assert_eq!(of(slow, &[&gpu]), BandwidthDifference::None, "the paths carry at least the copies");
+    gpu.device.node = Some(NodeId(1));
+    assert_eq!(of(fast, &[&gpu]), BandwidthDifference::Some, "copies of another node");
+}
+
+#[test]
+fn methods_that_paths_do_not_bound_have_no_expectation() {
+    let topology = with(vec![device("eth0", 0, Some(400.0))]);
+    let of = |method, model: &Model| {
+        let evidence = BandwidthEvidence { topology: &topology, models: &[model], records: &[] };
+        let subject = BandwidthSubject { method, ..BandwidthSubject::of(&topology.devices[0], "eth0") };
+        expect_bandwidth(evidence, subject, Read, &[])
+    };
+    let (differing, alike) = (model(140.0, &[30.0]), model(140.0, &[70.0]));
+    let unknown = |why| BandwidthDifference::Unknown { why };
+    for (method, why) in [
+        (TransferMethod::LatencyBound, UnknownDifference::LatencyBound),
+        (TransferMethod::PeerToPeer, UnknownDifference::PeerToPeer),
+    ] {
+        let found = of(method, &alike);
+        assert_eq!((found.difference, found.nodes.len()), (unknown(why), 0), "{}", found.clause());
+    }
+    let cached = |model| of(TransferMethod::DmaWithinCaches, model).difference;
+    assert_eq!(cached(&differing), unknown(UnknownDifference::WithinCaches));
+    assert_eq!(cached(&alike), BandwidthDifference::None);
+}
+
+/// Latencies of 100 and 139 ns: at most 28 % less, as a fixed number of lines is in flight.
+#[test]
+fn loads_and_stores_lie_between_latencies_and_paths() {
+    let topology = with(vec![device("pmem0", 0, Some(400.0))]);
+    let model = model(140.0, &[45.0]);
+    let evidence = BandwidthEvidence { topology: &topology, models: &[&model], records: &[] };
+    let of = |method| {
+        let subject = BandwidthSubject { method, ..BandwidthSubject::of(&topology.devices[0], "pmem0") };
+        expect_bandwidth(evidence, subject, Read, &[])
+    };
+    let latencies = [(NodeId(0), 100.0), (NodeId(1), 139.0)];
+    let found = of(TransferMethod::LoadsAndStores { latency_ns: &latencies });
+    assert!(found.clause().contains("the slowest node has 0.72 to 0.90"), "{}", found.clause());
+    let near = [(NodeId(0), 100.0), (NodeId(1), 105.0)];
+    let found = of(TransferMethod::LoadsAndStores { latency_ns: &near });
+    assert_eq!(found.difference, BandwidthDifference::None, "within the level either way");
+    let without = UnknownDifference::LoadsAndStores { slowest_of_best: None };
+    for latency_ns in [&[][..], &latencies[..1]] {
+        let found = of(TransferMethod::LoadsAndStores { latency_ns });
+        assert_eq!(found.difference, BandwidthDifference::Unknown { why: without });
+    }
+}
+
+#[test]
+fn persistent_memory_is_loaded_and_stored_unless_it_was_measured() {
+    let pmem = Device { kind: DeviceKind::Block, ..device("pmem0", 7, Some(100.0)) };
+    let topology = with(vec![pmem]);
+    let why = UnknownDifference::LoadsAndStores { slowest_of_best: None };
+    let found = expect(&topology, &paper_in_bytes(), &[], Write, &[]);
+    assert_eq!(found.difference, BandwidthDifference::Unknown { why });
+    let mut measured =
+        record(7, [(7, 23.3), (2, 17.1)].map(|(node, rate)| cell(Write, &[(node, 4)], rate)).to_vec());
+    measured.device.name = "pmem0".to_owned();
+    let found = expect(&topology, &paper_in_bytes(), &[&measured], Write, &[]);
+    assert_eq!(found.difference, BandwidthDifference::Some);
+}
+
+/// Copies at 43 GB/s classify both nodes alike, while the device carries 55 from its own node.
+#[test]
+fn one_measured_node_does_not_represent_others_by_unsaturated_copies() {
+    let topology = with(vec![Device { names: vec!["nvme0n1".into()], ..device("nvme0n1", 0, None) }]);
+    let measured = record(0, vec![cell(Read, &[(0, 4)], 8.0 * 55.0)]);
+    let found = expect(&topology, &model(43.0, &[42.0]), &[&measured], Read, &[]);
+    let why = UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: 43e9 };
+    assert_eq!(found.difference, BandwidthDifference::Unknown { why });
+}

@@ -28,7 +28,7 @@ impl TargetDevice {
     /// Returns the device as one whose bandwidth is asked for.
     pub(crate) fn subject<'a>(&'a self, topology: &'a Topology) -> BandwidthSubject<'a> {
         let device = topology.devices.iter().find(|device| device.has_name(&self.device));
-        BandwidthSubject { name: &self.device, node: self.node, device }
+        BandwidthSubject::new(&self.device, self.node, device)
     }
 
     /// Returns the device as a target of a plan, with its share of the tasks and its ranked nodes.

@@ -142,7 +142,7 @@ fn nodes(host: &Host, guest: &Guest, near: Option<&Handle>) -> Result<(String, E
     let records: Vec<&IoRecord> = host.io.iter().collect();
     let sources = RankingSources { models: &models, records: &records, ..RankingSources::default() };
     let found = host.topology.devices.iter().find(|found| found.has_name(&device));
-    let subject = BandwidthSubject { name: &device, node: Some(node), device: found };
+    let subject = BandwidthSubject::new(&device, Some(node), found);
     let nodes = extreme_nodes(&host.topology, subject, sources).ok_or_else(|| {
         Failure::new("this host has one usable node: there are no placements to compare")
             .hint("numaio topology shows the nodes")
