@@ -57,7 +57,7 @@ fn check(config: &Config, lines: usize) {
     }
     let limits = &config.limits;
     assert!((1..=4_096).contains(&limits.connections) && (1..=4_096).contains(&limits.per_address));
-    assert!((1..=600).contains(&limits.opening.as_secs()));
+    assert!((1..=600).contains(&limits.login_grace.as_secs()));
     let is_name =
         |name: &str| !name.is_empty() && name.len() <= 64 && name.is_ascii() && is_displayable(name);
     for (name, root) in &config.roots {
