@@ -3,7 +3,6 @@
 use crate::support::{path, SCHEMAS};
 use numaio_schema::{generate_definitions, json_schemas, DocumentKind};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 

@@ -240,7 +240,7 @@ fn faster_device_of_the_node_shows_unsaturated_copies() {
     let [fast, slow] = [&topology.devices[0], &topology.devices[1]];
     assert_eq!(of(fast, &[]), BandwidthDifference::Some);
     let why = UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: 50e9 };
-    assert_eq!(of(fast, &[&gpu]), BandwidthDifference::Unknown { why });
+    assert_eq!(of(fast, &[&gpu]), BandwidthDifference::Unknown { reason: why });
     assert_eq!(of(slow, &[&gpu]), BandwidthDifference::None, "the paths carry at least the copies");
     gpu.device.node = Some(NodeId(1));
     assert_eq!(of(fast, &[&gpu]), BandwidthDifference::Some, "copies of another node");
@@ -255,7 +255,7 @@ fn methods_that_paths_do_not_bound_have_no_expectation() {
         expect_bandwidth(evidence, subject, Read, &[])
     };
     let (differing, alike) = (model(140.0, &[30.0]), model(140.0, &[70.0]));
-    let unknown = |why| BandwidthDifference::Unknown { why };
+    let unknown = |why| BandwidthDifference::Unknown { reason: why };
     for (method, why) in [
         (TransferMethod::LatencyBound, UnknownDifference::LatencyBound),
         (TransferMethod::PeerToPeer, UnknownDifference::PeerToPeer),
@@ -287,7 +287,7 @@ fn loads_and_stores_lie_between_latencies_and_paths() {
     let without = UnknownDifference::LoadsAndStores { slowest_of_best: None };
     for latency_ns in [&[][..], &latencies[..1]] {
         let found = of(TransferMethod::LoadsAndStores { latency_ns });
-        assert_eq!(found.difference, BandwidthDifference::Unknown { why: without });
+        assert_eq!(found.difference, BandwidthDifference::Unknown { reason: without });
     }
 }
 
@@ -297,7 +297,7 @@ fn persistent_memory_is_loaded_and_stored_unless_it_was_measured() {
     let topology = with(vec![pmem]);
     let why = UnknownDifference::LoadsAndStores { slowest_of_best: None };
     let found = expect(&topology, &paper_in_bytes(), &[], Write, &[]);
-    assert_eq!(found.difference, BandwidthDifference::Unknown { why });
+    assert_eq!(found.difference, BandwidthDifference::Unknown { reason: why });
     let mut measured =
         record(7, [(7, 23.3), (2, 17.1)].map(|(node, rate)| cell(Write, &[(node, 4)], rate)).to_vec());
     measured.device.name = "pmem0".to_owned();
@@ -312,5 +312,5 @@ fn one_measured_node_does_not_represent_others_by_unsaturated_copies() {
     let measured = record(0, vec![cell(Read, &[(0, 4)], 8.0 * 55.0)]);
     let found = expect(&topology, &model(43.0, &[42.0]), &[&measured], Read, &[]);
     let why = UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: 43e9 };
-    assert_eq!(found.difference, BandwidthDifference::Unknown { why });
+    assert_eq!(found.difference, BandwidthDifference::Unknown { reason: why });
 }
