@@ -67,13 +67,13 @@ fn doubt(row: &PublishedRow, found: &DeviceExpectation, is_engine_known: bool) -
 fn reason(set: &PublishedSet, found: &DeviceExpectation) -> String {
     use numaio_schema::UnknownDifference::PathsNotMeasured;
     match (&set.memory, found.difference) {
-        (MemoryMatrix::Distances(_), BandwidthDifference::Unknown { why: PathsNotMeasured }) => {
+        (MemoryMatrix::Distances(_), BandwidthDifference::Unknown { reason: PathsNotMeasured }) => {
             "hop distances are no bandwidth: the paths were not measured".to_owned()
         }
-        (MemoryMatrix::Other(unit), BandwidthDifference::Unknown { why: PathsNotMeasured }) => {
+        (MemoryMatrix::Other(unit), BandwidthDifference::Unknown { reason: PathsNotMeasured }) => {
             format!("a matrix in '{unit}' is no bandwidth: the paths were not measured")
         }
-        (_, BandwidthDifference::Unknown { why: PathsNotMeasured }) => {
+        (_, BandwidthDifference::Unknown { reason: PathsNotMeasured }) => {
             "the paths were not measured".to_owned()
         }
         _ => {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Crates and the crates that they may depend on; `dev-dependencies` do not count.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("machine", &[]),
     ("schema", &["machine"]),
     ("linux", &["machine"]),
