@@ -164,7 +164,7 @@ proptest! {
             let mut found = Vec::new();
             pointers(&set, "", &mut found);
             if !found.is_empty() {
-                *set.pointer_mut(at.get(&found)).expect("a field") = value;
+                *set.pointer_mut(at.get(found.as_slice()).as_str()).expect("a field") = value;
             }
         }
         let comparison = compared(&set);
