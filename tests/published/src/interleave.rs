@@ -19,7 +19,7 @@ fn of_two(direction: Direction, device: f64, path: f64, share: f64) -> f64 {
     // Node 1 stands for the mix: its path is exhausted when the CXL node's share of it is.
     let of = |source: u32, sink: u32| Some(if source == sink { 200e9 } else { path * 1e9 / share });
     let paths = model(&machine, 0, of);
-    let records = names.map(|name| io_record(&name, 0, 0, direction, device * 1e9));
+    let records = names.each_ref().map(|name| io_record(name, 0, 0, direction, device * 1e9));
     let evidence = BandwidthEvidence {
         topology: &machine,
         models: &[&paths],
