@@ -9,7 +9,7 @@ use numaio_machine::topology::{Access, HugePages, MemorySideCache};
 use numaio_machine::workload::CopyLoop;
 
 /// Names of the shapes that [`named`] knows.
-pub const NAMES: [&str; 6] = ["one", "uniform", "dl585", "sparse", "arm", "large"];
+pub const NAMES: [&str; 7] = ["one", "uniform", "dl585", "epyc", "sparse", "arm", "large"];
 
 const GIB: u64 = 1 << 30;
 /// Latency of local memory; that of remote memory grows with the distance.
@@ -21,6 +21,7 @@ pub fn named(name: &str) -> Option<Spec> {
         "one" => Some(uniform(1, 4)),
         "uniform" => Some(uniform(4, 8)),
         "dl585" => Some(dl585()),
+        "epyc" => Some(epyc()),
         "sparse" => Some(sparse()),
         "arm" => Some(arm()),
         "large" => Some(large()),
@@ -126,6 +127,35 @@ pub fn dl585() -> Spec {
         };
         spec.devices.extend([port(bus), disk]);
     }
+    spec
+}
+
+/// Two sockets of 16 CPUs, with devices that are slower than every path: on node 0 four NICs of 100
+/// Gbit/s, which together exceed the path between the sockets, on node 1 a drive. Local memory
+/// copies at 140 GB/s, the path carries 38.
+pub fn epyc() -> Spec {
+    let mut spec = uniform(2, 16);
+    spec.name = "epyc".into();
+    spec.distances = distances(&spec, |from, to| if from == to { 10 } else { 32 });
+    wire(&mut spec, 400e9, |cpus, memory| match cpus == memory {
+        true => PathFigures { load: 140e9, store: 140e9, core: 12e9 },
+        false => PathFigures { load: 38e9, store: 38e9, core: 6e9 },
+    });
+    let nic = |index: u8| DeviceSpec {
+        node: Some(NodeId(0)),
+        names: vec![format!("eth{index}")],
+        irqs: 4,
+        port_bits_per_s: Some(100_000_000_000),
+        ..device(DeviceKind::Network, pci(0, 0x21 + 0x10 * index, 0, 0), 16.0, 16)
+    };
+    let drive = DeviceSpec {
+        node: Some(NodeId(1)),
+        names: vec!["nvme0n1".into()],
+        model: "Simulated drive".into(),
+        irqs: 4,
+        ..device(DeviceKind::Nvme, pci(0, 0x81, 0, 0), 16.0, 4)
+    };
+    spec.devices = (0..4).map(nic).chain([drive]).collect();
     spec
 }
 
