@@ -8,6 +8,38 @@ pub fn device_path(root: &dyn Sysfs, device: DeviceNumber) -> Option<String> {
     root.resolve(&format!("/sys/dev/block/{device}")).ok()
 }
 
+/// Directory of all block devices, and that of kernels before 2.6.26 and of some recordings, where
+/// a partition is only in the directory of its disk.
+const CLASS: &str = "/sys/class/block";
+const DISKS: &str = "/sys/block";
+
+/// Returns the names of all block devices, partitions included.
+pub(crate) fn block_names(root: &dyn Sysfs) -> Vec<String> {
+    let all = root.names(CLASS);
+    if !all.is_empty() {
+        return all;
+    }
+    let disks = root.names(DISKS);
+    let partitions: Vec<String> = disks.iter().flat_map(|disk| partitions(root, disk)).collect();
+    disks.into_iter().chain(partitions).collect()
+}
+
+fn partitions(root: &dyn Sysfs, disk: &str) -> Vec<String> {
+    let mut names = root.names(&format!("{DISKS}/{disk}"));
+    names.retain(|name| name.starts_with(disk) && root.exists(&format!("{DISKS}/{disk}/{name}/dev")));
+    names
+}
+
+/// Returns the sysfs path of the block device with this name of the kernel, such as `sda1`.
+pub(crate) fn block_path(root: &dyn Sysfs, name: &str) -> Option<String> {
+    let listed = [CLASS, DISKS].iter().find_map(|place| root.resolve(&format!("{place}/{name}")).ok());
+    listed.or_else(|| {
+        let disks = root.names(DISKS);
+        let mut of_name = disks.iter().filter(|disk| name.starts_with(disk.as_str()));
+        of_name.find_map(|disk| root.resolve(&format!("{DISKS}/{disk}/{name}")).ok())
+    })
+}
+
 /// Reads a numeric attribute of a block device's queue; a partition uses the queue of its disk.
 pub fn queue_attribute(root: &dyn Sysfs, device: DeviceNumber, attribute: &str) -> Option<u64> {
     of_disk(root, device, &format!("queue/{attribute}"))
@@ -37,6 +69,18 @@ pub fn is_rotational(root: &dyn Sysfs, device: DeviceNumber) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_partitions_without_the_class() {
+        let mut tree = crate::tree::Tree::new();
+        tree.file("/sys/block/sda/dev", "8:0\n")
+            .file("/sys/block/sda/sda1/dev", "8:1\n")
+            .file("/sys/block/sda/queue/rotational", "0\n")
+            .file("/sys/block/sda/sdata", "x\n");
+        assert_eq!(block_names(&tree), ["sda", "sda1"]);
+        assert_eq!(block_path(&tree, "sda1").as_deref(), Some("/sys/block/sda/sda1"));
+        assert_eq!(block_path(&tree, "sda2"), None);
+    }
     use crate::tree::Tree;
 
     #[test]

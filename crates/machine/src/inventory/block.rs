@@ -1,6 +1,7 @@
 //! Disks and volumes (`Documentation/ABI/stable/sysfs-block`).
 
 use crate::near::ResolveContext;
+use crate::storage;
 use crate::sysfs::{Sysfs, SysfsExt};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,9 +48,8 @@ struct BlockScan<'a> {
 
 impl<'a> BlockScan<'a> {
     fn new(root: &'a dyn Sysfs) -> Self {
-        let directory = if root.exists("/sys/class/block") { "/sys/class/block" } else { "/sys/block" };
-        let resolve = |name: String| Some((root.resolve(&format!("{directory}/{name}")).ok()?, name));
-        let all: Vec<(String, String)> = root.names(directory).into_iter().filter_map(resolve).collect();
+        let resolve = |name: String| Some((storage::block_path(root, &name)?, name));
+        let all: Vec<(String, String)> = storage::block_names(root).into_iter().filter_map(resolve).collect();
         let names: BTreeSet<String> = all.iter().map(|(_, name)| name.clone()).collect();
         let mut scan = Self { root, paths: BTreeMap::new(), disk_of_partition: BTreeMap::new() };
         for (path, name) in all {
@@ -137,7 +137,7 @@ pub(super) fn by_name(root: &dyn Sysfs, disks: &[BlockDevice], name: &str) -> Op
     if let Some(disk) = disks.iter().find(is) {
         return Some(disk.name.clone());
     }
-    let scan_path = root.resolve(&format!("/sys/class/block/{name}")).ok()?;
+    let scan_path = storage::block_path(root, name)?;
     let parent = scan_path.rsplit('/').nth(1)?;
     disks.iter().find(|disk| disk.name == parent).map(|disk| disk.name.clone())
 }

@@ -4,6 +4,7 @@
 use super::members::Members;
 use super::walk::{Position, Resource, Walk};
 use super::{fabric, mapper, md};
+use crate::storage;
 use crate::sysfs::SysfsExt;
 
 /// Follows a block device.
@@ -117,9 +118,9 @@ fn without_device(walk: &mut Walk, at: Position, name: &str, path: &str) {
 
 /// Returns the block device with a device mapper name (`vg-data`), and the file with that name.
 pub(super) fn by_mapper_name(walk: &Walk, name: &str) -> Option<(String, String)> {
-    let disks = walk.root().names("/sys/class/block");
+    let disks = storage::block_names(walk.root());
     disks.into_iter().filter(|disk| disk.starts_with("dm-")).find_map(|disk| {
-        let file = format!("/sys/class/block/{disk}/dm/name");
+        let file = format!("{}/dm/name", walk.block_path(&disk)?);
         (walk.text(&file)? == name).then_some((disk, file))
     })
 }

@@ -4,6 +4,7 @@ use super::block;
 use super::resolved::RULE_UNKNOWN;
 use super::walk::{Position, Resource, Walk};
 use crate::devices::{Device, PciAddress};
+use crate::storage;
 use crate::sysfs::SysfsExt;
 use std::collections::BTreeSet;
 
@@ -89,8 +90,9 @@ impl Known {
         };
         let devices = named.into_iter().chain(unnamed).map(names).filter(|names| !names.is_empty());
         let devices: Vec<Vec<String>> = devices.collect();
-        let directories = ["/sys/class/net", "/sys/class/block", "/sys/class/infiniband"];
+        let directories = ["/sys/class/net", "/sys/class/infiniband"];
         let listed = directories.iter().flat_map(|directory| walk.root().names(directory));
+        let listed = listed.chain(storage::block_names(walk.root()));
         let software = listed.filter(|name| !devices.iter().flatten().any(|known| known == name)).collect();
         Self { devices, software }
     }

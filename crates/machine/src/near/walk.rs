@@ -10,6 +10,7 @@ use crate::devices::{Device, LocalitySource, Sriov};
 use crate::finding::{Finding, Severity};
 use crate::locate::Locate;
 use crate::set::NodeSet;
+use crate::storage;
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 use std::net::IpAddr;
@@ -342,16 +343,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the sysfs path of a block device.
-    ///
-    /// Kernels before 2.6.26, and copies of some tools, have only /sys/block, in which a partition is
-    /// a directory of its disk.
     pub fn block_path(&self, name: &str) -> Option<String> {
-        let places = ["/sys/class/block", "/sys/block"];
-        let listed = places.iter().find_map(|place| self.root().resolve(&format!("{place}/{name}")).ok());
-        listed.or_else(|| {
-            let disks = self.root().names("/sys/block").into_iter().filter(|disk| name.starts_with(disk));
-            disks.into_iter().find_map(|disk| self.root().resolve(&format!("/sys/block/{disk}/{name}")).ok())
-        })
+        storage::block_path(self.root(), name)
     }
 
     /// Reads a file; `None` if it is absent or empty.
