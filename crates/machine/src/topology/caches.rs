@@ -20,7 +20,8 @@ struct Model {
 #[derive(Default)]
 struct Found {
     caches: Vec<Cache>,
-    seen: BTreeSet<(u32, String, CpuSet)>,
+    /// The CPU from which each cache was read, by level, kind and CPUs.
+    seen: BTreeMap<(u32, String, CpuSet), CpuId>,
     /// By CPU: the `index*` numbers of its known caches, read from the CPU itself or one that
     /// shares them.
     indices: BTreeMap<CpuId, BTreeSet<u32>>,
@@ -149,7 +150,7 @@ impl Found {
             return false;
         }
         for own in &pattern.own {
-            self.keep(own.index, Cache { cpus: cpu.siblings.clone(), ..own.cache.clone() });
+            self.keep(cpu.id, own.index, Cache { cpus: cpu.siblings.clone(), ..own.cache.clone() });
         }
         for index in &pattern.shared {
             if !self.knows(cpu.id, *index) {
@@ -168,16 +169,18 @@ impl Found {
             .or_insert_with(|| model(reader.root, &reader.path(index)));
         let Model { level, kind, line_bytes, ways } = model.clone()?;
         let cache = Cache { level, kind, bytes, line_bytes, ways, cpus: reader.sharers(index) };
-        self.keep(index, cache.clone());
+        self.keep(reader.cpu.id, index, cache.clone());
         Some(NewCache { index, size, cache })
     }
 
-    fn keep(&mut self, index: u32, cache: Cache) {
+    fn keep(&mut self, reader: CpuId, index: u32, cache: Cache) {
         for sharer in cache.cpus.iter() {
             self.indices.entry(sharer).or_default().insert(index);
         }
-        // CPUs of different kinds can use different indices for the same cache.
-        if self.seen.insert((cache.level, cache.kind.clone(), cache.cpus.clone())) {
+        // CPUs of different kinds can use different indices for the same cache. Two indices of one
+        // CPU are two caches.
+        let key = (cache.level, cache.kind.clone(), cache.cpus.clone());
+        if *self.seen.entry(key).or_insert(reader) == reader {
             self.caches.push(cache);
         }
     }

@@ -133,9 +133,14 @@ impl<'a> Model<'a> {
 
     /// Returns the model name, or a name derived from arm64's part numbers.
     fn name(&self) -> String {
-        match (self.name, self.implementer, self.part) {
+        let part = self.implementer.zip(self.part);
+        let by_part = part.and_then(|(implementer, part)| arm_name(implementer, part));
+        match (self.name, by_part, part) {
+            // The kernel names only the architecture of these: `ARMv7 Processor rev 4 (v7l)`.
+            (Some(name), Some(by_part), _) if name.starts_with("ARMv") => by_part.to_owned(),
             (Some(name), ..) => name.split_whitespace().collect::<Vec<_>>().join(" "),
-            (None, Some(implementer), Some(part)) => arm_name(implementer, part),
+            (None, Some(name), _) => name.to_owned(),
+            (None, None, Some((implementer, part))) => format!("Arm implementer {implementer} part {part}"),
             _ if self.itanium => "Itanium".to_owned(),
             _ => self.vendor.unwrap_or_default().to_owned(),
         }
@@ -171,22 +176,63 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Returns the name of an Arm server core by implementer and part number of MIDR_EL1
-/// (`arch/arm64/include/asm/cputype.h`), or the numbers if it is unknown.
-fn arm_name(implementer: &str, part: &str) -> String {
-    let known = match (implementer, part) {
-        ("0x41", "0xd08") => "Arm Cortex-A72",
-        ("0x41", "0xd0c") => "Arm Neoverse N1",
-        ("0x41", "0xd40") => "Arm Neoverse V1",
-        ("0x41", "0xd49") => "Arm Neoverse N2",
-        ("0x41", "0xd4f") => "Arm Neoverse V2",
-        ("0x43", "0x0af") => "Cavium ThunderX2",
-        ("0x46", "0x001") => "Fujitsu A64FX",
-        ("0x48", "0xd01") => "HiSilicon TSV110",
-        ("0xc0", "0xac3") => "Ampere-1",
-        _ => return format!("Arm implementer {implementer} part {part}"),
-    };
-    known.to_owned()
+/// Names of Arm cores by implementer and part number of MIDR_EL1
+/// (`arch/arm64/include/asm/cputype.h`).
+const ARM_CORES: [(&str, &str, &str); 49] = [
+    ("0x41", "0xc07", "Arm Cortex-A7"),
+    ("0x41", "0xc08", "Arm Cortex-A8"),
+    ("0x41", "0xc09", "Arm Cortex-A9"),
+    ("0x41", "0xc0d", "Arm Cortex-A17"),
+    ("0x41", "0xc0e", "Arm Cortex-A17"),
+    ("0x41", "0xc0f", "Arm Cortex-A15"),
+    ("0x41", "0xd03", "Arm Cortex-A53"),
+    ("0x41", "0xd04", "Arm Cortex-A35"),
+    ("0x41", "0xd05", "Arm Cortex-A55"),
+    ("0x41", "0xd07", "Arm Cortex-A57"),
+    ("0x41", "0xd08", "Arm Cortex-A72"),
+    ("0x41", "0xd09", "Arm Cortex-A73"),
+    ("0x41", "0xd0a", "Arm Cortex-A75"),
+    ("0x41", "0xd0b", "Arm Cortex-A76"),
+    ("0x41", "0xd0c", "Arm Neoverse N1"),
+    ("0x41", "0xd0d", "Arm Cortex-A77"),
+    ("0x41", "0xd0e", "Arm Cortex-A76AE"),
+    ("0x41", "0xd40", "Arm Neoverse V1"),
+    ("0x41", "0xd41", "Arm Cortex-A78"),
+    ("0x41", "0xd42", "Arm Cortex-A78AE"),
+    ("0x41", "0xd44", "Arm Cortex-X1"),
+    ("0x41", "0xd47", "Arm Cortex-A710"),
+    ("0x41", "0xd48", "Arm Cortex-X2"),
+    ("0x41", "0xd49", "Arm Neoverse N2"),
+    ("0x41", "0xd4a", "Arm Neoverse E1"),
+    ("0x41", "0xd4b", "Arm Cortex-A78C"),
+    ("0x41", "0xd4e", "Arm Cortex-X3"),
+    ("0x41", "0xd4f", "Arm Neoverse V2"),
+    ("0x41", "0xd81", "Arm Cortex-A720"),
+    ("0x41", "0xd82", "Arm Cortex-X4"),
+    ("0x41", "0xd84", "Arm Neoverse V3"),
+    ("0x41", "0xd85", "Arm Cortex-X925"),
+    ("0x41", "0xd8e", "Arm Neoverse N3"),
+    ("0x42", "0x516", "Broadcom Vulcan"),
+    ("0x43", "0x0a1", "Cavium ThunderX"),
+    ("0x43", "0x0af", "Cavium ThunderX2"),
+    ("0x46", "0x001", "Fujitsu A64FX"),
+    ("0x48", "0xd01", "HiSilicon TSV110"),
+    ("0x4e", "0x003", "NVIDIA Denver 2"),
+    ("0x4e", "0x004", "NVIDIA Carmel"),
+    ("0x4e", "0x010", "NVIDIA Olympus"),
+    ("0x50", "0x000", "Applied Micro X-Gene"),
+    ("0x51", "0xc00", "Qualcomm Falkor"),
+    ("0x51", "0xc01", "Qualcomm Saphira"),
+    ("0x6d", "0xd49", "Microsoft Azure Cobalt 100"),
+    ("0x70", "0x662", "Phytium FTC662"),
+    ("0x70", "0x663", "Phytium FTC663"),
+    ("0xc0", "0xac3", "Ampere-1"),
+    ("0xc0", "0xac4", "Ampere-1A"),
+];
+
+fn arm_name(implementer: &str, part: &str) -> Option<&'static str> {
+    let core = ARM_CORES.iter().find(|core| (core.0, core.1) == (implementer, part));
+    core.map(|(.., name)| *name)
 }
 
 #[cfg(test)]
@@ -218,6 +264,10 @@ mod tests {
     fn parses_formats_of_other_architectures() {
         let arm = parse("processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x48\nCPU part\t: 0xd01\n");
         assert_eq!((arm.architecture, arm.model.as_str()), ("aarch64", "HiSilicon TSV110"));
+        let old =
+            "Processor\t: ARMv7 Processor rev 4 (v7l)\nprocessor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: ";
+        assert_eq!(parse(&format!("{old}0xc0f\n")).model, "Arm Cortex-A15");
+        assert_eq!(parse(&format!("{old}0xfff\n")).model, "ARMv7 Processor rev 4 (v7l)");
         let s390 = parse(
             "vendor_id       : IBM/S390\nfeatures\t: esan3\nprocessor 7: version = 00,  machine = 2817\n",
         );
