@@ -29,7 +29,7 @@ impl Target {
         let Some(found) = topology.node(node) else {
             return Err(CampaignError::UnknownNode { node, nodes: nodes() });
         };
-        if found.memory.is_none() || !found.memory_allowed {
+        if !found.has_memory() || !found.memory_allowed {
             return Err(CampaignError::NoMemory { node });
         }
         let cpus = choose_cpus(topology, node, options.threads)?;

@@ -26,7 +26,7 @@ impl Pairs {
                 .filter(|node| !topology.usable_cpus(*node).is_empty())
                 .collect(),
             memory_nodes: nodes()
-                .filter(|node| node.memory.is_some() && node.memory_allowed)
+                .filter(|node| node.has_memory() && node.memory_allowed)
                 .map(|node| node.id)
                 .collect(),
             around: around.clone(),

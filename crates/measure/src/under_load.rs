@@ -135,7 +135,7 @@ impl LoadSource {
         let node = *memory_node;
         match topology.node(node) {
             None => return Err(unknown(topology, node)),
-            Some(found) if found.memory.is_none() || !found.memory_allowed => {
+            Some(found) if !found.has_memory() || !found.memory_allowed => {
                 return Err(CampaignError::NoMemory { node });
             }
             Some(_) => {}

@@ -296,6 +296,7 @@ pub(crate) mod tests {
             memory_allowed: true,
             memory_kind: None,
             memory_kind_source: None,
+            memory_unknown: false,
         };
         let topology = Topology { nodes: vec![node(0, 0), node(1, 1), node(2, 1)], ..Topology::default() };
         let cells = vec![cell(1, 1, 1, Some(5.0)), cell(0, 1, 1, Some(9.0)), cell(2, 1, 1, Some(4.0))];

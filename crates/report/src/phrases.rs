@@ -5,7 +5,7 @@ use crate::subjects;
 use numaio_machine::devices::{Device, LocalitySource, PcieLink, Sriov};
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::set::{CpuSet, NodeSet};
-use numaio_machine::surroundings::Surroundings;
+use numaio_machine::surroundings::{Hypervisor, Surroundings};
 use numaio_machine::topology::{CoreKind, Identity, Node, Topology};
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::View;
@@ -92,7 +92,10 @@ pub(crate) fn machine_size(topology: &Topology) -> String {
             packages,
             count(topology.nodes.len(), "node"),
             count(online.len(), "CPU") + &on_cores,
-            format!("{} of memory", format_size(memory)),
+            match topology.nodes.iter().any(|node| node.memory_unknown) {
+                true => "memory unknown".to_owned(),
+                false => format!("{} of memory", format_size(memory)),
+            },
         ],
         ", ",
     )
@@ -141,9 +144,11 @@ pub(crate) fn surroundings(surroundings: &Surroundings) -> Option<String> {
         "container" => "Container".to_owned(),
         name => format!("Container ({})", short(name)),
     });
+    let name = surroundings.hypervisor.and_then(Hypervisor::name);
+    let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
     match (container, surroundings.virtual_machine) {
-        (Some(container), true) => Some(format!("{container} in a virtual machine")),
-        (None, true) => Some("Virtual machine".to_owned()),
+        (Some(container), true) => Some(format!("{container} in a virtual machine{name}")),
+        (None, true) => Some(format!("Virtual machine{name}")),
         (container, false) => container,
     }
 }
@@ -161,6 +166,7 @@ pub(crate) fn node_notes(node: &Node) -> Vec<String> {
         notes.push("no CPUs".to_owned());
     }
     match node.memory {
+        None if node.memory_unknown => notes.push("memory unknown".to_owned()),
         None => notes.push("no memory".to_owned()),
         Some(_) if !node.memory_allowed => notes.push("memory excluded".to_owned()),
         Some(_) => {}

@@ -19,7 +19,7 @@ const DELIBERATE: &[(&str, &str, &str)] = &[
         "two CPUs of one physical_package_id list only themselves as core_siblings: hwloc reports two packages \
          of the same number; numaio groups by the number",
     ),
-    ("20s390-2g6s4c", "Package", "physical_package_id is -1: hwloc reports packages without a number"),
+    ("20s390-2g6s4c", "Package", "physical_package_id is -1: hwloc reports packages without a number; numaio numbers them"),
     ("256ppc-8n8s4t", "Package", "the same: hwloc reports a package for every four threads"),
     (
         "2pa-pcidomain32bits",

@@ -20,7 +20,7 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
     let devices = topology.devices_on(id).filter(|device| matters(device));
     let devices: Vec<String> = devices.map(|device| device.name()).collect();
     let no_cpus = !node.cpus.is_empty() && topology.usable_cpus(id).is_empty();
-    let no_memory = node.memory.is_some() && !node.memory_allowed;
+    let no_memory = node.has_memory() && !node.memory_allowed;
     let what = match (no_cpus, no_memory) {
         _ if devices.is_empty() => return None,
         (true, true) => "CPUs and memory",
@@ -28,7 +28,7 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
         (false, true) => "memory",
         (false, false) => return None,
     };
-    let allowed = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
+    let allowed = topology.nodes.iter().filter(|node| node.has_memory() && node.memory_allowed);
     let effect = match no_memory {
         true => Effect::any_of(allowed.map(|node| node.id).collect()),
         // Memory can still be near; the cost of distant CPUs does not follow from copies by near

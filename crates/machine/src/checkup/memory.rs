@@ -31,7 +31,7 @@ pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
 
 /// Returns memory-only nodes: CXL, HBM, memory of GPUs.
 fn memory_nodes(topology: &Topology) -> NodeSet {
-    let alone = topology.nodes.iter().filter(|node| node.cpus.is_empty() && node.memory.is_some());
+    let alone = topology.nodes.iter().filter(|node| node.cpus.is_empty() && node.has_memory());
     alone.map(|node| node.id).collect()
 }
 
@@ -161,7 +161,7 @@ fn interleave_weights(root: &dyn Sysfs, topology: &Topology) -> Option<Symptom> 
 
 /// Reports very different memory sizes of nodes with CPUs, a sign of empty memory channels.
 fn uneven(topology: &Topology) -> Option<Symptom> {
-    let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty());
+    let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty() && !node.memory_unknown);
     let bytes = |node: &Node| node.memory.map_or(0, |memory| memory.total_bytes);
     let (least, most) =
         (with_cpus().min_by_key(|node| bytes(node))?, with_cpus().max_by_key(|node| bytes(node))?);
@@ -176,12 +176,17 @@ fn uneven(topology: &Topology) -> Option<Symptom> {
                 format_size(bytes(least)),
                 most.id,
                 format_size(bytes(most)),
-                topology.surroundings.remedy(": empty memory channels provide no bandwidth", "")
+                if topology.surroundings.virtual_machine {
+                    ""
+                } else {
+                    ": empty memory channels provide no bandwidth"
+                }
             ),
             [least, most].map(|it| format!("/sys/devices/system/node/node{}/meminfo", it.id)).join(", "),
             topology.surroundings.remedy(
                 "Populate all memory channels of every socket equally.",
-                "None if intended; else give the guest's nodes equal memory (<cell> in libvirt, -numa node in QEMU).",
+                "None if intended; else give the guest's nodes equal memory",
+                "<cell> in libvirt, -numa node in QEMU",
             ),
         ),
         device: None,
@@ -229,7 +234,7 @@ fn huge_pages(topology: &Topology) -> Vec<Symptom> {
 
 fn short_of(topology: &Topology, size: u64) -> Vec<Symptom> {
     let pool = |node: &Node| node.huge_pages.iter().find(|pool| pool.page_bytes == size).copied();
-    let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty() && node.memory.is_some());
+    let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty() && node.has_memory());
     let pools: Vec<(NodeId, HugePages)> = with_cpus.filter_map(|node| Some((node.id, pool(node)?))).collect();
     let most = pools.iter().map(|(_, pool)| pool.total).max().unwrap_or(0);
     let short = pools.iter().filter(|(_, pool)| pool.free == 0 && most > 0);

@@ -72,7 +72,8 @@ fn spanning(topology: &Topology) -> Option<Finding> {
     let packages: Vec<String> = first.packages.iter().map(ToString::to_string).collect();
     let remedy = topology.surroundings.remedy(
         "Update the firmware; until then, trust measurements of nodes, not their packages.",
-        "Give the guest sockets that match its nodes (<topology> and <numa> of <cpu> in libvirt, -smp and -numa in QEMU).",
+        "Give the guest sockets that match its nodes",
+        "<topology> and <numa> of <cpu> in libvirt, -smp and -numa in QEMU",
     );
     Some(Finding::new(
         Severity::Warning,
@@ -103,8 +104,8 @@ fn uniform(topology: &Topology) -> Option<Finding> {
         format!("{NODES}/node*/distance: {only}"),
         topology.surroundings.remedy(
             "Measure with numaio model --all: placements then use measured classes, not distances.",
-            "Measure with numaio model --all, or give the guest the host's distances (<distances> of <cell> in \
-             libvirt, -numa dist in QEMU).",
+            "Measure with numaio model --all, or give the guest the host's distances",
+            "<distances> of <cell> in libvirt, -numa dist in QEMU",
         ),
     ))
 }

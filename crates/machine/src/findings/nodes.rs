@@ -45,14 +45,12 @@ fn unknown_of(device: &Device, topology: &Topology) -> Finding {
         subject: device.distinct_name(&topology.devices),
         message: what,
         evidence,
-        remedy: topology
-            .surroundings
-            .remedy(
-                "Update the firmware (ACPI _PXM of the root complex), or measure the device from every node.",
-                "Attach the device to a pcie-expander-bus of its node (<controller model='pcie-expander-bus'> with \
-                 <target><node> in libvirt, -device pxb-pcie,numa_node=N in QEMU), or measure it from every node.",
-            )
-            .into(),
+        remedy: topology.surroundings.remedy(
+            "Update the firmware (ACPI _PXM of the root complex), or measure the device from every node.",
+            "Measure the device from every node, or attach it to a bus of its node",
+            "<controller model='pcie-expander-bus'> with <target><node> in libvirt, -device \
+                 pxb-pcie,numa_node=N in QEMU",
+        ),
     }
 }
 
@@ -97,9 +95,9 @@ fn conflict_of(root: &dyn Sysfs, topology: &Topology, known: &CpuSet, device: &D
             .remedy(
                 "Measure the device from every node with numaio bench; update the firmware (ACPI _PXM of the root \
                  complex).",
-                "Measure the device from every node with numaio bench; attach it to a pcie-expander-bus of its node.",
-            )
-            .into(),
+                "Measure the device from every node with numaio bench; attach it to a bus of its node",
+                "<controller model='pcie-expander-bus'> in libvirt, -device pxb-pcie in QEMU",
+            ),
     })
 }
 
@@ -112,7 +110,7 @@ pub(super) fn incomplete(topology: &Topology) -> Vec<Finding> {
 }
 
 fn incomplete_of(device: &Device, node: &Node, devices: &[Device]) -> Option<Finding> {
-    let (severity, lacks, file, remedy) = match (node.cpus.is_empty(), node.memory.is_none()) {
+    let (severity, lacks, file, remedy) = match (node.cpus.is_empty(), !node.has_memory()) {
         (true, _) => (Severity::Warning, "CPUs", "cpulist", "Run its threads on the nearest node with CPUs."),
         (_, true) => {
             (Severity::Note, "memory", "meminfo", "Place its buffers on the nearest node with memory.")

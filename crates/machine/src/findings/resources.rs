@@ -8,7 +8,13 @@ use crate::units::{format_cpus, format_size};
 /// Reports nodes without memory, nodes without CPUs, and CPUs without node; nodes of one kind
 /// together.
 pub(super) fn incomplete_nodes(topology: &Topology) -> Vec<Finding> {
-    let found = [without_memory(topology), without_cpus(topology), empty(topology), orphans(topology)];
+    let found = [
+        unknown_memory(topology),
+        without_memory(topology),
+        without_cpus(topology),
+        empty(topology),
+        orphans(topology),
+    ];
     found.into_iter().flatten().collect()
 }
 
@@ -19,29 +25,40 @@ fn nodes_with(topology: &Topology, kind: impl Fn(&Node) -> bool) -> Option<NodeS
 
 /// Returns whether a node has no memory, not even offline memory, which has its own finding.
 fn lacks_memory(topology: &Topology, node: &Node) -> bool {
-    node.memory.is_none() && !offline_memory::is_reported(&topology.findings, node)
+    !node.has_memory() && !offline_memory::is_reported(&topology.findings, node)
+}
+
+fn unknown_memory(topology: &Topology) -> Option<Finding> {
+    let nodes = nodes_with(topology, |node| node.memory_unknown)?;
+    Some(Finding::new(
+        Severity::Note,
+        "node-memory-unknown",
+        format_nodes(&nodes),
+        "The size of its memory is unknown; placements assume that it has memory.",
+        format!("{NODES}/node{}/meminfo and /proc/meminfo: absent or without MemTotal", first(&nodes)),
+        "Record the machine with numaio record, or copy these files too.",
+    ))
 }
 
 fn without_memory(topology: &Topology) -> Option<Finding> {
     let nodes = nodes_with(topology, |node| lacks_memory(topology, node) && !node.cpus.is_empty())?;
-    let remedy = match topology.surroundings.virtual_machine {
-        true => {
-            "Give the guest's node memory (memory= of <cell> in libvirt), or run I/O on nodes with memory."
-        }
-        false => "Fit memory modules to this node, or run I/O on nodes with memory.",
-    };
+    let remedy = topology.surroundings.remedy(
+        "Fit memory modules to this node, or run I/O on nodes with memory.",
+        "Run I/O on nodes with memory, or give the guest's node memory",
+        "memory= of <cell> in libvirt",
+    );
     Some(Finding::new(
         Severity::Warning,
         "node-without-memory",
         format_nodes(&nodes),
         "The node has no memory: its programs use memory of other nodes.",
-        format!("{NODES}/node{}/meminfo: total missing or 0", first(&nodes)),
+        format!("{NODES}/node{}/meminfo: MemTotal is 0", first(&nodes)),
         remedy,
     ))
 }
 
 fn without_cpus(topology: &Topology) -> Option<Finding> {
-    let nodes = nodes_with(topology, |node| node.memory.is_some() && node.cpus.is_empty())?;
+    let nodes = nodes_with(topology, |node| node.has_memory() && node.cpus.is_empty())?;
     Some(Finding::new(
         Severity::Note,
         "node-without-cpus",
@@ -83,7 +100,8 @@ fn orphans(topology: &Topology) -> Option<Finding> {
             format!("CPUs {orphans} are in no {NODES}/node*/cpulist"),
             topology.surroundings.remedy(
                 "Set their node online, or update the firmware.",
-                "List every CPU of the guest in a node (cpus= of <cell> in libvirt, -numa node,cpus= in QEMU).",
+                "List every CPU of the guest in a node",
+                "cpus= of <cell> in libvirt, -numa node,cpus= in QEMU",
             ),
         )
     })

@@ -2,6 +2,7 @@
 
 use crate::ids::NodeId;
 use crate::set::NodeSet;
+use crate::surroundings::Hypervisor;
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ impl GivenTopology {
         let devices: Vec<_> =
             moving.map(|device| (device.distinct_name(&topology.devices), device.locality.node)).collect();
         let mut given = Self {
-            hypervisor: hypervisor(root),
+            hypervisor: hypervisor(root, topology.surroundings.hypervisor),
             nodes: topology.cpu_nodes(),
             cpus: u32::try_from(online.clone().count()).unwrap_or(u32::MAX),
             hardware_threads: online.clone().any(|cpu| cpu.siblings.len() > 1),
@@ -87,8 +88,8 @@ impl GivenTopology {
 }
 
 /// Names the hypervisor by DMI (`Documentation/ABI/testing/sysfs-class-dmi` of dmi-sysfs) or
-/// `/sys/hypervisor/type`.
-fn hypervisor(root: &dyn Sysfs) -> Option<String> {
+/// the hypervisor of the surroundings.
+fn hypervisor(root: &dyn Sysfs, found: Option<Hypervisor>) -> Option<String> {
     let read = |path: &str| root.optional(path).filter(|text| !text.is_empty());
     let vendor = read("/sys/class/dmi/id/sys_vendor");
     let product = read("/sys/class/dmi/id/product_name");
@@ -96,5 +97,5 @@ fn hypervisor(root: &dyn Sysfs) -> Option<String> {
         (Some(vendor), Some(product)) => Some(format!("{vendor} {product}")),
         (vendor, product) => vendor.or(product),
     };
-    dmi.or_else(|| read("/sys/hypervisor/type"))
+    dmi.or_else(|| found.and_then(Hypervisor::name).map(str::to_owned))
 }

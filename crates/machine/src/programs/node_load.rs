@@ -166,6 +166,7 @@ mod tests {
             memory_allowed: true,
             memory_kind: None,
             memory_kind_source: None,
+            memory_unknown: false,
         };
         let topology = Topology { nodes: vec![node], ..Topology::default() };
         let sample = |busy| LoadSample::read(&tree(busy), std::iter::once(NodeId(1)));

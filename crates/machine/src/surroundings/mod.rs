@@ -3,6 +3,10 @@
 //! Remedies depend on it: a hypervisor decides what a guest sees, and a container runtime which
 //! CPUs and memory a container gets.
 
+mod hypervisor;
+
+pub use hypervisor::Hypervisor;
+
 use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +16,9 @@ use serde::{Deserialize, Serialize};
 pub struct Surroundings {
     /// Whether the kernel runs under a hypervisor.
     pub virtual_machine: bool,
+    /// The hypervisor or cloud, in a virtual machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hypervisor: Option<Hypervisor>,
     /// The container runtime, if this is a container: `docker`, `kubernetes`, `lxc`, `podman`, or
     /// `container` for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,30 +44,23 @@ const MARKS: [(&str, &str); 10] = [
 const LXC_POINTS: [&str; 4] = ["/dev/.lxc", "/dev/.lxd-mounts", "/dev/lxd", "/dev/incus"];
 
 impl Surroundings {
-    /// Selects a remedy: for the machine itself, or for the hypervisor of a virtual machine.
-    pub(crate) fn remedy<'a>(&self, of_machine: &'a str, of_guest: &'a str) -> &'a str {
-        if self.virtual_machine {
-            of_guest
-        } else {
-            of_machine
+    /// Returns a remedy of the machine itself, or of a virtual machine: a change of its description
+    /// (without full stop), with how to make it in libvirt and QEMU or where else.
+    pub(crate) fn remedy(&self, of_machine: &str, of_guest: &str, in_libvirt: &str) -> String {
+        if !self.virtual_machine {
+            return of_machine.to_owned();
+        }
+        match self.hypervisor.and_then(Hypervisor::configured_in) {
+            None => format!("{of_guest} ({in_libvirt})."),
+            Some(place) => format!("{of_guest}: {place}."),
         }
     }
 
     /// Reads the surroundings; `features` are the CPU features of /proc/cpuinfo.
     pub fn read(root: &dyn Sysfs, features: &[String]) -> Self {
-        Self { virtual_machine: virtual_machine(root, features), container: container(root) }
+        let hypervisor = Hypervisor::find(root, features);
+        Self { virtual_machine: hypervisor.is_some(), hypervisor, container: container(root) }
     }
-}
-
-/// Returns whether this is a virtual machine.
-///
-/// Sources are CPUID's hypervisor bit on x86, `/sys/hypervisor/type` of Xen and s390 (the directory
-/// alone also exists on bare metal), the device tree, and the firmware vendor.
-fn virtual_machine(root: &dyn Sysfs, features: &[String]) -> bool {
-    features.iter().any(|feature| feature == "hypervisor")
-        || root.exists("/sys/hypervisor/type")
-        || root.exists("/proc/device-tree/hypervisor")
-        || root.optional("/sys/class/dmi/id/sys_vendor").as_deref() == Some("QEMU")
 }
 
 /// Returns the container runtime.

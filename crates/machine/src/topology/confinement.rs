@@ -25,8 +25,7 @@ const NODE_FILES_V2: [&str; 1] = ["cpuset.mems.effective"];
 /// foreign root with our own /proc/self, or an incomplete recording).
 pub(super) fn read(root: &dyn Sysfs, groups: &Groups, cpus: &[Cpu], nodes: &[Node]) -> Confinement {
     let online: CpuSet = cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
-    let with_memory: NodeSet =
-        nodes.iter().filter(|node| node.memory.is_some()).map(|node| node.id).collect();
+    let with_memory: NodeSet = nodes.iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
     let mut found =
         Confinement { cpus: online.clone(), nodes: with_memory.clone(), ..Confinement::default() };
     let cpuset = groups.of("cpuset");

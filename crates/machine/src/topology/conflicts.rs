@@ -3,7 +3,7 @@
 //! The value that the kernel enforces is used; a finding names both files.
 
 use super::cpus::Known;
-use super::files::{set_of, CPUS, NODES};
+use super::files::{set_of, CPUS, NODES, PACKAGE_SIBLINGS};
 use super::memory::parse_meminfo;
 use super::parts::{Cpu, Node};
 use crate::finding::{Finding, Severity};
@@ -17,9 +17,6 @@ use std::collections::BTreeMap;
 /// Relative difference of two totals of memory from which they contradict each other: the kernel
 /// counts memory that it reserves while it starts in one of them only.
 const MEMORY_TOLERANCE: f64 = 0.05;
-
-/// Files with the CPUs of a package: lists and masks, since 5.3 and before.
-const SIBLINGS: [&str; 4] = ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
 
 /// Finds contradictions about CPUs, packages and memory.
 pub(super) fn find(
@@ -97,7 +94,7 @@ fn packages(root: &dyn Sysfs, known: &Known, cpus: &[Cpu]) -> Option<Finding> {
     }
     let lists = first_of.iter().filter_map(|(package, cpu)| {
         let directory = format!("{CPUS}/cpu{}/topology", cpu.id);
-        let listed: CpuSet = set_of(root, &directory, &SIBLINGS)?.intersection(&known.online);
+        let listed: CpuSet = set_of(root, &directory, &PACKAGE_SIBLINGS)?.intersection(&known.online);
         let same: CpuSet =
             cpus.iter().filter(|cpu| cpu.online && cpu.package == Some(*package)).map(|cpu| cpu.id).collect();
         let last = listed.iter().last()?;

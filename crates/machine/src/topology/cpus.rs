@@ -2,7 +2,7 @@
 
 use super::confinement;
 use super::cpuinfo::CpuInfo;
-use super::files::{numbered, set_of, CPUS};
+use super::files::{numbered, set_of, CPUS, PACKAGE_SIBLINGS};
 use super::parts::{Cpu, Node};
 use crate::ids::{CpuId, NodeId, PackageId};
 use crate::set::CpuSet;
@@ -119,6 +119,9 @@ pub(super) fn read(root: &dyn Sysfs, known: &Known, nodes: &[Node], cpuinfo: &Cp
     }
     let mut cpus: Vec<Cpu> = cpus.into_values().collect();
     fill_from_cpuinfo(&mut cpus, cpuinfo);
+    if known.described {
+        number_packages(root, &mut cpus);
+    }
     number_cores(&mut cpus);
     cpus
 }
@@ -215,6 +218,28 @@ fn fill_from_cpuinfo(cpus: &mut [Cpu], cpuinfo: &CpuInfo) {
         if let (Some(package), Some(core)) = (processor.package, processor.core) {
             cpu.siblings = threads[&(package, core)].clone();
         }
+    }
+}
+
+/// Numbers packages that the kernel lists without a number: `physical_package_id` is -1 on s390,
+/// SPARC and older kernels of POWER. Numbers ascend by first CPU and are not those of sockets.
+fn number_packages(root: &dyn Sysfs, cpus: &mut [Cpu]) {
+    let used = cpus.iter().filter_map(|cpu| cpu.package);
+    let mut next = used.max().map_or(0, |last| last.0 + 1);
+    for index in 0..cpus.len() {
+        let cpu = &cpus[index];
+        if !cpu.online || cpu.package.is_some() {
+            continue;
+        }
+        let directory = format!("{CPUS}/cpu{}/topology", cpu.id);
+        let Some(members) =
+            set_of::<CpuId>(root, &directory, &PACKAGE_SIBLINGS).filter(|members| members.contains(cpu.id))
+        else {
+            continue;
+        };
+        let is_member = |cpu: &&mut Cpu| cpu.online && cpu.package.is_none() && members.contains(cpu.id);
+        cpus.iter_mut().filter(is_member).for_each(|cpu| cpu.package = Some(PackageId(next)));
+        next += 1;
     }
 }
 

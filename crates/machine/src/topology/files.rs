@@ -9,6 +9,10 @@ pub(crate) const NODES: &str = "/sys/devices/system/node";
 /// Directory of CPUs.
 pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 
+/// Files with the CPUs of a package: lists and masks, since 5.3 and before.
+pub(super) const PACKAGE_SIBLINGS: [&str; 4] =
+    ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
+
 /// Parses the number in a name such as `node12`; `None` unless it is `prefix` and digits.
 pub(super) fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits =

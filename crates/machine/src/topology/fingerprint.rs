@@ -21,7 +21,7 @@ fn text(topology: &Topology) -> String {
     let nodes = topology
         .nodes
         .iter()
-        .map(|node| format!("node {} cpus {} memory {}\n", node.id, node.cpus, node.memory.is_some()));
+        .map(|node| format!("node {} cpus {} memory {}\n", node.id, node.cpus, node.has_memory()));
     let rows =
         topology.distances.iter().flat_map(|distances| &distances.rows).map(|row| format!("row {row:?}\n"));
     let only_above = bridges_above_what_comes_and_goes(topology);

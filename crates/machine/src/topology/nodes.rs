@@ -4,7 +4,7 @@ use super::files::{numbered, set_of, NODES};
 use super::hmat;
 use super::memory::{huge_pages, parse_meminfo};
 use super::offline_memory;
-use super::parts::{Cpu, Distances, Memory, Node};
+use super::parts::{Cpu, Distances, Node};
 use crate::finding::{Finding, Severity};
 use crate::ids::{CpuId, NodeId, PackageId};
 use crate::set::{CpuSet, NodeSet};
@@ -46,7 +46,9 @@ pub(super) fn read(
         nodes.push(node);
     }
     if let [only] = nodes.as_mut_slice() {
-        only.memory = only.memory.or_else(|| meminfo(root, "/proc/meminfo"));
+        if only.memory.is_none() {
+            set_memory_of_machine(root, only);
+        }
     }
     let offline_memory =
         nodes.iter().filter_map(|node| offline_memory::find(root, &format!("{NODES}/node{}", node.id), node));
@@ -56,12 +58,21 @@ pub(super) fn read(
 
 /// Returns node 0 of a kernel without NUMA: all CPUs and all memory.
 fn assumed(root: &dyn Sysfs, online_cpus: &CpuSet) -> Node {
-    Node {
+    let mut node = Node {
         cpus: online_cpus.clone(),
-        memory: meminfo(root, "/proc/meminfo"),
+        memory_unknown: !online_cpus.is_empty(),
         huge_pages: huge_pages(root, "/sys/kernel/mm/hugepages"),
         ..empty(NodeId(0))
-    }
+    };
+    set_memory_of_machine(root, &mut node);
+    node
+}
+
+/// Sets the memory of the only node: all of the machine.
+fn set_memory_of_machine(root: &dyn Sysfs, node: &mut Node) {
+    let total = root.optional("/proc/meminfo").and_then(|text| parse_meminfo(&text));
+    node.memory_unknown &= total.is_none();
+    node.memory = total.filter(|memory| memory.total_bytes > 0);
 }
 
 fn empty(id: NodeId) -> Node {
@@ -69,6 +80,7 @@ fn empty(id: NodeId) -> Node {
         id,
         cpus: CpuSet::new(),
         memory: None,
+        memory_unknown: false,
         huge_pages: Vec::new(),
         packages: Vec::new(),
         access: Vec::new(),
@@ -87,13 +99,17 @@ fn node(
     claimed: &BTreeMap<CpuId, NodeId>,
 ) -> (Node, CpuSet) {
     let directory = format!("{NODES}/node{id}");
-    let reported = set_of(root, &directory, &["cpulist", "cpumap"]).unwrap_or_default();
+    let reported =
+        set_of(root, &directory, &["cpulist", "cpumap"]).unwrap_or_else(|| linked_cpus(root, &directory));
     // Some kernels also list offline CPUs.
     let reported = reported.intersection(online_cpus);
+    let total = parse_meminfo(&root.optional(&format!("{directory}/meminfo")).unwrap_or_default());
+    let memory = total.filter(|memory| memory.total_bytes > 0);
     let taken: CpuSet = reported.iter().filter(|cpu| claimed.contains_key(cpu)).collect();
     let node = Node {
         cpus: reported.difference(&taken),
-        memory: meminfo(root, &format!("{directory}/meminfo")),
+        memory,
+        memory_unknown: total.is_none() && !reported.is_empty(),
         huge_pages: huge_pages(root, &format!("{directory}/hugepages")),
         access: hmat::access(root, id),
         memory_side_caches: hmat::memory_side_caches(root, id),
@@ -102,8 +118,9 @@ fn node(
     (node, taken)
 }
 
-fn meminfo(root: &dyn Sysfs, path: &str) -> Option<Memory> {
-    parse_meminfo(&root.optional(path)?).filter(|memory| memory.total_bytes > 0)
+/// Returns the CPUs to which a node's directory has links, `cpu0`; recordings may lack its lists.
+fn linked_cpus(root: &dyn Sysfs, directory: &str) -> CpuSet {
+    root.names(directory).iter().filter_map(|name| numbered(name, "cpu")).map(CpuId).collect()
 }
 
 fn overlap(
@@ -121,7 +138,8 @@ fn overlap(
         format!("{NODES}/node{id}/cpulist contains CPUs {taken}, which belong to node {owners}"),
         surroundings.remedy(
             "Update the firmware; until then, results for these nodes are unreliable.",
-            "List each CPU of the guest in one node only; until then, results for these nodes are unreliable.",
+            "Results for these nodes are unreliable until each CPU of the guest is listed in one node only",
+            "cpus= of <cell> in libvirt, -numa node,cpus= in QEMU",
         ),
     )
 }

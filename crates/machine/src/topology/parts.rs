@@ -66,8 +66,12 @@ pub struct Node {
     pub id: NodeId,
     /// Its online CPUs; empty for a memory-only node.
     pub cpus: CpuSet,
-    /// Its memory, if any.
+    /// Its memory, if any and known.
     pub memory: Option<Memory>,
+    /// Whether the kernel's files do not contain its memory, as in recordings of CPUs only. The node
+    /// is then assumed to have memory.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub memory_unknown: bool,
     /// Pools of reserved huge pages, by ascending page size.
     pub huge_pages: Vec<HugePages>,
     /// Packages of its CPUs; for a node without CPUs those of its nearest initiators.
@@ -256,6 +260,11 @@ impl CpuQuota {
 }
 
 impl Node {
+    /// Returns whether it has memory, or is assumed to have memory of unknown size.
+    pub fn has_memory(&self) -> bool {
+        self.memory.is_some() || self.memory_unknown
+    }
+
     /// Returns whether its memory is that of a GPU: the GPU's programs own it, ordinary pages there
     /// are slow, and a reset of the GPU can lose them.
     pub fn is_gpu_memory(&self) -> bool {
@@ -281,7 +290,7 @@ impl Topology {
 
     /// Returns the nodes with memory, ascending.
     pub fn memory_nodes(&self) -> NodeSet {
-        self.nodes.iter().filter(|node| node.memory.is_some()).map(|node| node.id).collect()
+        self.nodes.iter().filter(|node| node.has_memory()).map(|node| node.id).collect()
     }
 
     /// Returns the nodes with online CPUs, ascending.
@@ -334,7 +343,7 @@ impl Topology {
 
     /// Returns the nodes for ordinary data of programs: those with memory that is not a GPU's.
     pub fn data_nodes(&self) -> NodeSet {
-        let with_memory = self.nodes.iter().filter(|node| node.memory.is_some());
+        let with_memory = self.nodes.iter().filter(|node| node.has_memory());
         with_memory.filter(|node| !node.is_gpu_memory()).map(|node| node.id).collect()
     }
 

@@ -24,6 +24,12 @@ const DELIBERATE: &[(&str, &str, &str)] = &[
         "node 16 is equally far (14) from every node with CPUs: numaio lists all as nearest, hwloc none",
     ),
     (
+        "20s390-2g6s4c",
+        "packages",
+        "physical_package_id is -1: hwloc reports packages without a number; numaio numbers them by first CPU",
+    ),
+    ("256ppc-8n8s4t", "packages", "the same"),
+    (
         "40intel64-4n10c+pci-conflicts",
         "packages",
         "core_siblings of CPU 3 was falsified by hand; numaio uses physical_package_id, and hwloc drops package 3",

@@ -511,3 +511,72 @@ fn fingerprint_ignores_the_current_state() {
         assert_ne!(print(&other), before, "{path}");
     }
 }
+
+/// Kernels of s390, SPARC and old POWER report -1 as the package of every CPU.
+#[test]
+fn numbers_packages_that_only_their_siblings_tell() {
+    let mut tree = four_nodes();
+    for cpu in 0..8 {
+        let topology = format!("{CPUS}/cpu{cpu}/topology");
+        tree.file(&format!("{topology}/physical_package_id"), "-1")
+            .file(&format!("{topology}/core_siblings_list"), if cpu % 4 < 2 { "0-1,4-5" } else { "2-3,6-7" });
+    }
+    let machine = read(&tree);
+    let package = |cpu| machine.cpu(CpuId(cpu)).expect("the CPU").package;
+    for cpu in 0..8 {
+        assert_eq!(package(cpu), Some(PackageId(u32::from(cpu % 4 > 1))), "CPU {cpu}");
+    }
+    assert!(!rules(&machine).contains(&"package-conflict"));
+    // Without lists, masks tell them, and without both nothing does.
+    for cpu in 0..8 {
+        let topology = format!("{CPUS}/cpu{cpu}/topology");
+        tree.remove(&format!("{topology}/core_siblings_list"));
+        tree.file(&format!("{topology}/core_siblings"), if cpu < 4 { "0f" } else { "f0" });
+    }
+    let machine = read(&tree);
+    assert_eq!(machine.cpu(CpuId(5)).expect("CPU 5").package, Some(PackageId(1)));
+    for cpu in 0..8 {
+        tree.remove(&format!("{CPUS}/cpu{cpu}/topology/core_siblings"));
+    }
+    assert!(read(&tree).cpus.iter().all(|cpu| cpu.package.is_none()));
+}
+
+#[test]
+fn reads_the_cpus_of_a_node_by_links() {
+    let mut tree = four_nodes();
+    let listed = read(&tree);
+    for node in &listed.nodes {
+        let directory = format!("{NODES}/node{}", node.id);
+        tree.remove(&format!("{directory}/cpulist"));
+        for cpu in node.cpus.iter() {
+            tree.link(&format!("{directory}/cpu{cpu}"), &format!("{CPUS}/cpu{cpu}"));
+        }
+    }
+    assert_eq!(read(&tree).cpus_by_node(), listed.cpus_by_node());
+}
+
+#[test]
+fn distinguishes_unknown_memory_from_none() {
+    let mut tree = four_nodes();
+    for node in [0, 1, 8, 9] {
+        tree.remove(&format!("{NODES}/node{node}/meminfo"));
+    }
+    tree.file(&format!("{NODES}/node1/meminfo"), "Node 1 MemTotal: 0 kB\n");
+    let machine = read(&tree);
+    let unknown: Vec<bool> = machine.nodes.iter().map(|node| node.memory_unknown).collect();
+    // Nodes 8 and 9 have no CPUs, and are not assumed to have memory.
+    assert_eq!(unknown, [true, false, false, false]);
+    assert_eq!(machine.memory_nodes().to_string(), "0");
+    assert_eq!(rules(&machine), ["node-memory-unknown", "node-without-memory", "node-empty"]);
+}
+
+#[test]
+fn two_caches_of_one_cpu_are_not_one() {
+    let mut tree = four_nodes();
+    for index in 0..2 {
+        for (file, text) in [("level", "3"), ("type", "Unified"), ("size", "33M"), ("shared_cpu_list", "0")] {
+            tree.file(&format!("{CPUS}/cpu0/cache/index{index}/{file}"), text);
+        }
+    }
+    assert_eq!(read(&tree).caches.len(), 2);
+}

@@ -89,7 +89,7 @@ fn usable_cpus(topology: &Topology) -> NodeSet {
 }
 
 fn usable_memory(topology: &Topology) -> NodeSet {
-    let nodes = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
+    let nodes = topology.nodes.iter().filter(|node| node.has_memory() && node.memory_allowed);
     nodes.map(|node| node.id).collect()
 }
 

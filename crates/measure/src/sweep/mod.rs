@@ -141,7 +141,7 @@ fn left_out(topology: &Topology, around: &NodeSet) -> Vec<Warning> {
         if !unusable.is_empty() {
             warn(format!("CPUs {unusable} of node {} are left out: this process may not use them", node.id));
         }
-        if node.memory.is_some() && !node.memory_allowed {
+        if node.has_memory() && !node.memory_allowed {
             warn(format!("memory of node {} is left out: this process may not use it", node.id));
         }
     }

@@ -17,6 +17,7 @@ pub fn topology() -> Topology {
         memory_allowed: true,
         memory_kind: None,
         memory_kind_source: None,
+        memory_unknown: false,
     };
     let cpu = |id: u32| Cpu {
         id: CpuId(id),

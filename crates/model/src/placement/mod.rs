@@ -120,7 +120,7 @@ pub fn best_nodes<'a>(
 
 /// Returns the nodes with usable cores and memory: tasks run where their buffers are.
 pub(crate) fn usable_nodes(topology: &Topology) -> NodeSet {
-    let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
+    let usable = topology.nodes.iter().filter(|node| node.has_memory() && node.memory_allowed);
     usable.filter(|node| !topology.cores(node.id).is_empty()).map(|node| node.id).collect()
 }
 

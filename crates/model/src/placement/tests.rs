@@ -35,6 +35,7 @@ pub(crate) fn machine(nodes: u32, cores: u32) -> Topology {
         memory_allowed: true,
         memory_kind: None,
         memory_kind_source: None,
+        memory_unknown: false,
     };
     let distance = |from: u32, to: u32| match (from == to, from / 2 == to / 2) {
         (true, _) => 10,

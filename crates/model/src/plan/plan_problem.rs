@@ -62,7 +62,7 @@ pub fn plan_problem(
 ) -> Result<PlanProblem, PlanProblemError> {
     check_nodes(topology, &request)?;
     // Threads run where their buffers are.
-    let usable = topology.nodes.iter().filter(|node| node.memory.is_some() && node.memory_allowed);
+    let usable = topology.nodes.iter().filter(|node| node.has_memory() && node.memory_allowed);
     let vias: Vec<NodeId> =
         usable.map(|node| node.id).filter(|node| !topology.cores(*node).is_empty()).collect();
     let (from_storage, to_network) = match request.direction {

@@ -107,6 +107,7 @@ fn memory_node(id: u32, access: Vec<Access>) -> Node {
         memory_allowed: true,
         memory_kind: None,
         memory_kind_source: None,
+        memory_unknown: false,
     }
 }
 

@@ -277,6 +277,7 @@ mod tests {
             memory_allowed: true,
             memory_kind: None,
             memory_kind_source: None,
+            memory_unknown: false,
         }
     }
 

@@ -121,7 +121,7 @@ fn machine_sets(element: Element, topology: &Topology) -> Element {
     let nodes = topology
         .nodes
         .iter()
-        .filter(|node| node.memory_allowed || node.memory.is_none())
+        .filter(|node| node.memory_allowed || !node.has_memory())
         .map(|node| node.id)
         .collect();
     element.with("allowed_cpuset", bitmap::<_>(&cpus)).with("allowed_nodeset", bitmap(&nodes))

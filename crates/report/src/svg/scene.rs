@@ -113,7 +113,7 @@ fn node_card(topology: &Topology, node: &Node) -> Card {
     let details = phrases::joined(lines.iter().map(|(text, _)| text), "; ");
     let subject = format!("node {}", node.id);
     Card {
-        class: match (node.cpus.is_empty(), node.memory_allowed || node.memory.is_none()) {
+        class: match (node.cpus.is_empty(), node.memory_allowed || !node.has_memory()) {
             (false, true) => "card node",
             (false, false) => "card node excluded",
             (true, true) => "card memory",

@@ -23,7 +23,7 @@ pub(super) fn write(page: &mut TextPage, topology: &Topology) {
         ("DEVICES", Align::Right),
         ("NOTE", Align::Left),
     ]);
-    let is_empty = |node: &Node| node.cpus.is_empty() && node.memory.is_none();
+    let is_empty = |node: &Node| node.cpus.is_empty() && !node.has_memory();
     let rows = topology.nodes.chunk_by(|a, b| is_empty(a) && is_empty(b) && a.packages == b.packages);
     for same in rows {
         let ids: NodeSet = same.iter().map(|node| node.id).collect();

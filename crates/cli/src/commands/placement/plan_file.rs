@@ -92,7 +92,7 @@ fn check_tasks(topology: &Topology, path: &Path, plan: &PlacementPlan) -> Result
         return stale(format!("CPU {cpu} is offline or not allowed"));
     }
     let mut nodes = plan.tasks.iter().flat_map(|task| task.memory.nodes.iter());
-    let usable = |node| topology.node(node).is_some_and(|node| node.memory.is_some() && node.memory_allowed);
+    let usable = |node| topology.node(node).is_some_and(|node| node.has_memory() && node.memory_allowed);
     match nodes.find(|node| !usable(*node)) {
         Some(node) => stale(format!("node {node} has no allowed memory")),
         None => Ok(()),

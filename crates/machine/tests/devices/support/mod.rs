@@ -27,6 +27,7 @@ pub fn machine(nodes: &[(u32, &str, u32)]) -> Topology {
             memory_allowed: true,
             memory_kind: None,
             memory_kind_source: None,
+            memory_unknown: false,
         }
     };
     let mut cpus: Vec<Cpu> = Vec::new();

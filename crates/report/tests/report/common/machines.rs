@@ -29,6 +29,7 @@ pub fn node(id: u32, cpu_list: &str, packages: &[u32], gib: u64) -> Node {
         memory_allowed: true,
         memory_kind: None,
         memory_kind_source: None,
+        memory_unknown: false,
     }
 }
 
