@@ -61,8 +61,27 @@ pub struct GuestRequest {
     /// Size of reserved huge pages for its memory; `None` for ordinary pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub huge_page_bytes: Option<u64>,
+    /// Numbers of its virtual CPUs; empty if they count from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vcpu_ids: Vec<u32>,
+    /// Guest nodes that it has already, by number; empty if it may be divided among nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<RequestedCell>,
     /// Devices that it uses.
     pub demands: Vec<GuestDemand>,
+}
+
+/// A guest node that stays undivided.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct RequestedCell {
+    /// Numbers of its virtual CPUs.
+    pub vcpu_ids: Vec<u32>,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Size of reserved huge pages for its memory; `None` for ordinary pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_page_bytes: Option<u64>,
 }
 
 /// A device that a guest uses.

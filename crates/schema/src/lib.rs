@@ -106,6 +106,7 @@ pub use guest_bench::{GuestBench, GuestBenchCell, GuestSituation};
 pub use guest_plan::{
     GuestBaseline, GuestBaselineRule, GuestDemand, GuestHostNode, GuestPlacement, GuestPlan, GuestPlanDevice,
     GuestPlanProof, GuestPlanValue, GuestRequest, PinnedVcpu, PlacedCell, PlacedDemand, PlannedFunction,
+    RequestedCell,
 };
 pub use guests::{GuestStatus, GuestsDocument};
 pub use interleave::{InterleaveWeights, NodeWeight};

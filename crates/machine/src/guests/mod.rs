@@ -24,7 +24,7 @@ pub use attachments::{guest_devices, GuestDevice, GuestDeviceKind};
 pub use command_line::parse_command_line;
 pub use configuration::{Attachment, GuestCell, GuestConfiguration, Hypervisor, MemoryBackend};
 
-pub use domain::{domain_children, parse_domain, DomainError, DomainSummary};
+pub use domain::{domain_children, parse_domain, DomainCell, DomainError, DomainSummary};
 pub use functions::free_functions;
 pub use guest::{all, configuration_of, read, Guest, GuestThread};
 pub use inside::{GivenTopology, UnknownFact};

@@ -19,6 +19,17 @@ impl<'t> Edits<'t> {
         self.replaced.push((node.range(), with.to_owned()));
     }
 
+    /// Replaces the content of an element, and the value of some attributes; others stay.
+    pub(super) fn replace_content(&mut self, node: Node, attributes: &[(&str, &str)], content: &str) {
+        let name = node.tag_name().name();
+        let is_kept = |name: &str| attributes.iter().all(|(changed, _)| *changed != name);
+        let kept = node.attributes().filter(|attribute| is_kept(attribute.name()));
+        let kept = kept.map(|attribute| &self.text[attribute.range()]);
+        let changed = attributes.iter().map(|(name, value)| format!("{name}='{value}'"));
+        let all: Vec<String> = kept.map(str::to_owned).chain(changed).collect();
+        self.replace(node, &format!("<{name} {}>{content}</{name}>", all.join(" ")));
+    }
+
     /// Removes a node with the blank line that it would leave.
     pub(super) fn remove(&mut self, node: Node) {
         let range = node.range();

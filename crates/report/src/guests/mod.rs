@@ -2,6 +2,7 @@
 
 mod bench_text;
 mod configuration_parts;
+mod domain_edit;
 mod edit;
 mod expander_buses;
 mod libvirt;
@@ -13,7 +14,8 @@ mod qemu;
 mod tests;
 
 pub use bench_text::guest_bench_text;
-pub use libvirt::{guest_domain, guest_domain_from};
+pub use domain_edit::guest_domain_from;
+pub use libvirt::guest_domain;
 pub use list_text::{guest_text, guests_text};
 pub use other_forms::{guest_kubevirt, guest_openstack, guest_proxmox};
 pub use plan_text::guest_plan_text;

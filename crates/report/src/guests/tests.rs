@@ -7,7 +7,7 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::topology::{Distances, Identity, Topology};
 use numaio_schema::{
     GuestPlacement, GuestPlan, GuestPlanProof, GuestPlanValue, GuestRequest, MachineSource, PinnedVcpu,
-    PlacedCell, PlannedFunction, GUEST_PLAN_SCHEMA,
+    PlacedCell, PlannedFunction, RequestedCell, GUEST_PLAN_SCHEMA,
 };
 
 const GIB: u64 = 1 << 30;
@@ -43,6 +43,8 @@ fn plan(name: &str, nodes: &[u32], function: bool) -> GuestPlan {
             memory_bytes: nodes.len() as u64 * GIB,
             io_threads: 1,
             huge_page_bytes: Some(2 << 20),
+            vcpu_ids: Vec::new(),
+            cells: Vec::new(),
             demands: Vec::new(),
         }],
         nodes: Vec::new(),
@@ -98,7 +100,8 @@ fn complete_domain_has_nodes_distances_and_the_bus_of_the_device() {
         ],
     );
     let summary = DomainSummary::parse(&text).expect("a domain");
-    assert_eq!((summary.vcpus, summary.memory_bytes, summary.io_threads), (4, 2 * GIB, 1));
+    assert_eq!((summary.vcpu_ids, summary.io_thread_ids), (vec![0, 1, 2, 3], vec![1]));
+    assert_eq!((summary.memory_bytes, summary.cells.len()), (2 * GIB, 2));
 }
 
 #[test]
@@ -131,7 +134,7 @@ const EXISTING: &str = "<?xml version='1.0'?>
     <vcpupin vcpu='0' cpuset='7'/>
   </cputune>
   <os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os>
-  <cpu mode='host-model'><feature name='vmx'/><numa><cell id='0' cpus='0-3' memory='2097152'/></numa></cpu>
+  <cpu mode='host-model'><topology sockets='1' cores='4' threads='1'/><feature name='vmx'/></cpu>
   <future kind='9'><thing>kept &amp; unchanged</thing></future>
   <devices>
     <controller type='pci' index='0' model='pcie-root'/>
@@ -152,6 +155,9 @@ fn edited_domain_keeps_everything_else() {
             "<future kind='9'><thing>kept &amp; unchanged</thing></future>",
             "<shares>2048</shares>",
             "<feature name='vmx'/>",
+            "<memory unit='KiB'>2097152</memory>",
+            "<currentMemory unit='KiB'>1048576</currentMemory>",
+            "<topology sockets='1' cores='4' threads='1'/>",
             "<vcpu placement='static'>4</vcpu>",
             "<vcpupin vcpu='0' cpuset='0'/>",
             "<cell id='1' cpus='2-3'",
@@ -161,14 +167,57 @@ fn edited_domain_keeps_everything_else() {
             "<interface type='network'>",
         ],
     );
-    for removed in ["cpuset='7'", "placement='auto'", "currentMemory", "memory='2097152'/>"] {
+    for removed in ["cpuset='7'", "placement='auto'"] {
         assert!(!text.contains(removed), "{removed} is in:\n{text}");
     }
-    // A second edit has the same result.
-    let again = guest_domain_from(&plan("db", &[0, 1], false), 0, &topology(), &text).expect("a domain");
+    // A second edit keeps the guest nodes.
+    let mut kept = plan("db", &[0, 1], false);
+    kept.requests[0].cells = vec![RequestedCell::default(); 2];
+    let again = guest_domain_from(&kept, 0, &topology(), &text).expect("a domain");
+    assert_eq!(again.matches("<cell ").count(), 2);
     assert_eq!(again.matches("<vcpupin").count(), 4);
     assert_eq!(again.matches("<memnode").count(), 2);
     assert_eq!(again.matches("model='pcie-expander-bus'").count(), 2, "it has its buses already");
+}
+
+/// Elements of a domain that placement has no reason to change.
+#[test]
+fn amounts_hotplug_and_numbered_threads_stay() {
+    let domain = "<domain><name>a</name>\n<memory unit='GiB' dumpCore='off'>2</memory>\n\
+        <currentMemory unit='GiB'>1</currentMemory>\n<vcpu current='4'>8</vcpu>\n<iothreads>2</iothreads>\n\
+        <iothreadids><iothread id='2'/><iothread id='4'/></iothreadids>\n<memoryBacking><hugepages>\
+        <page size='2' unit='M' nodeset='0'/></hugepages></memoryBacking>\n\
+        <cpu><topology sockets='8' cores='1' threads='1'/></cpu></domain>";
+    let mut plan = plan("a", &[0, 1], false);
+    let request = &mut plan.requests[0];
+    (request.memory_bytes, request.io_threads) = (2 * GIB, 2);
+    let text = guest_domain_from(&plan, 0, &topology(), domain).expect("a domain");
+    has(
+        &text,
+        &[
+            "<memory unit='GiB' dumpCore='off'>2</memory>",
+            "<currentMemory unit='GiB'>1</currentMemory>",
+            " current='4'>8</vcpu>",
+            "<page size='2' unit='M' nodeset='0'/>",
+            "<topology sockets='8' cores='1' threads='1'/>",
+            "iothread='2' cpuset='5'",
+            "iothread='4' cpuset='5'",
+            // Those that are plugged later are divided, too.
+            "<cell id='0' cpus='0-1,4,6'",
+            "<cell id='1' cpus='2-3,5,7'",
+        ],
+    );
+    assert_eq!(text.matches("<iothreadpin").count(), 2, "{text}");
+    plan.requests[0].memory_bytes = GIB;
+    plan.guests[0].cells.iter_mut().for_each(|cell| cell.memory_bytes = GIB / 4);
+    let smaller = guest_domain_from(&plan, 0, &topology(), domain).expect("a domain");
+    has(
+        &smaller,
+        &[
+            "<memory dumpCore='off' unit='KiB'>524288</memory>",
+            "<currentMemory unit='KiB'>524288</currentMemory>",
+        ],
+    );
 }
 
 #[test]
@@ -191,6 +240,7 @@ fn empty_elements_of_a_domain_get_content() {
             "</cputune>",
             "<devices>\n    <interface",
             "<vcpu placement='static'>2</vcpu>",
+            "<iothreads>1</iothreads>",
         ],
     );
     assert!(guest_domain_from(&plan("a", &[0], true), 0, &topology(), "<network/>").is_err());

@@ -75,6 +75,8 @@ fn request(host: &Host, targets: &mut Targets, entry: GuestEntry) -> Result<Gues
         memory_bytes: entry.memory,
         io_threads: entry.io_threads,
         huge_page_bytes: entry.huge_pages,
+        vcpu_ids: Vec::new(),
+        cells: Vec::new(),
         demands,
     })
 }

@@ -59,9 +59,10 @@ pub fn plan(
 fn failure(error: GuestPlanError) -> Failure {
     let failure = Failure::new(&error);
     match error {
-        GuestPlanError::NoGuest | GuestPlanError::TooManyGuests(_) | GuestPlanError::Empty { .. } => {
-            Failure::usage(&error)
-        }
+        GuestPlanError::NoGuest
+        | GuestPlanError::TooManyGuests(_)
+        | GuestPlanError::SameName(_)
+        | GuestPlanError::Empty { .. } => Failure::usage(&error),
         GuestPlanError::TooLarge { .. } | GuestPlanError::DoNotFit { .. } => failure.hint(
             "request fewer vCPUs or less memory, stop other guests, or pin to hardware threads with --hyper-threads; \
              huge pages must be reserved on each node",

@@ -7,14 +7,14 @@ use crate::failure::Failure;
 use crate::input;
 use numaio_machine::devices::{Device, DeviceKind, PciAddress};
 use numaio_machine::guests::{
-    free_functions, DomainSummary, Guest, GuestDevice, GuestDeviceKind, GuestThread, ThreadRole,
+    free_functions, DomainCell, DomainSummary, Guest, GuestDevice, GuestDeviceKind, GuestThread, ThreadRole,
 };
 use numaio_machine::ids::NodeId;
 use numaio_machine::near::Handle;
 use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Topology;
 use numaio_model::{GuestTarget, TargetDevice};
-use numaio_schema::{GuestDemand, GuestRequest};
+use numaio_schema::{GuestDemand, GuestRequest, RequestedCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -63,7 +63,8 @@ pub fn read(host: &Host, args: &PlaceArgs) -> Result<Requested, Failure> {
             let summary = DomainSummary::parse(&text).map_err(|error| {
                 Failure::file(Path::new(name), error).hint("virsh dumpxml --inactive NAME writes a domain")
             })?;
-            requested.add(of_domain(&summary), Some(text));
+            keeps_what_is_referred_to(&summary, args)?;
+            requested.add(of_domain(&host.topology, &summary), Some(text));
         } else {
             observe::require_processes(host.machine)?;
             requested.add_running(&observe::select(host.machine, name)?)?;
@@ -77,6 +78,8 @@ pub fn read(host: &Host, args: &PlaceArgs) -> Result<Requested, Failure> {
         request.memory_bytes = args.memory.unwrap_or(request.memory_bytes);
         request.io_threads = args.io_threads.unwrap_or(request.io_threads);
         request.huge_page_bytes = args.huge_pages.or(request.huge_page_bytes);
+        let cells = request.cells.iter_mut();
+        cells.for_each(|cell| cell.huge_page_bytes = args.huge_pages.or(cell.huge_page_bytes));
     }
     Ok(requested)
 }
@@ -97,19 +100,71 @@ fn new_guest(args: &PlaceArgs) -> Result<GuestRequest, Failure> {
         memory_bytes,
         io_threads: 0,
         huge_page_bytes: None,
+        vcpu_ids: Vec::new(),
+        cells: Vec::new(),
         demands: Vec::new(),
     })
 }
 
-fn of_domain(summary: &DomainSummary) -> GuestRequest {
+/// Rejects a change of a domain that would contradict its other parts.
+fn keeps_what_is_referred_to(summary: &DomainSummary, args: &PlaceArgs) -> Result<(), Failure> {
+    let refuse = |option: &str, why: &str| {
+        Err(Failure::usage(format!("cannot apply {option} to guest '{}': {why}", summary.name))
+            .hint("change the domain first (virsh edit), or omit the option"))
+    };
+    let vcpus = args.vcpus.filter(|count| *count as usize != summary.vcpu_ids.len());
+    if let Some(element) = vcpus.and(summary.refers_to_vcpus) {
+        return refuse("--vcpus", &format!("its {element} refers to single vCPUs"));
+    }
+    if args.memory.is_some_and(|bytes| bytes != summary.memory_bytes) {
+        if !summary.cells.is_empty() {
+            return refuse("--memory", "its <numa> divides the memory among guest nodes");
+        }
+        if summary.has_memory_devices {
+            return refuse("--memory", "its memory includes memory devices");
+        }
+    }
+    if args.io_threads.is_some_and(|count| (count as usize) < summary.io_thread_ids.len()) {
+        return refuse("--io-threads", "its devices may use the I/O threads that it has");
+    }
+    Ok(())
+}
+
+fn of_domain(topology: &Topology, summary: &DomainSummary) -> GuestRequest {
+    let huge = |bytes: Option<u64>| bytes.filter(|bytes| is_huge(topology, *bytes));
+    let cell = |cell: &DomainCell| RequestedCell {
+        vcpu_ids: cell.vcpu_ids.clone(),
+        memory_bytes: cell.memory_bytes,
+        huge_page_bytes: huge(cell.huge_page_bytes),
+    };
+    let mut cells: Vec<RequestedCell> = summary.cells.iter().map(cell).collect();
+    if cells.is_empty() && summary.has_memory_devices {
+        // Each memory device is on one node.
+        cells.push(RequestedCell {
+            vcpu_ids: summary.vcpu_ids.clone(),
+            memory_bytes: summary.memory_bytes,
+            huge_page_bytes: huge(summary.huge_page_bytes),
+        });
+    }
+    let count_from_0 = (0u32..).zip(&summary.vcpu_ids).all(|(number, id)| number == *id);
     GuestRequest {
         name: summary.name.clone(),
-        vcpus: summary.vcpus,
+        vcpus: u32::try_from(summary.vcpu_ids.len()).unwrap_or(u32::MAX),
         memory_bytes: summary.memory_bytes,
-        io_threads: summary.io_threads,
-        huge_page_bytes: summary.huge_page_bytes,
+        io_threads: u32::try_from(summary.io_thread_ids.len()).unwrap_or(u32::MAX),
+        huge_page_bytes: huge(summary.huge_page_bytes),
+        vcpu_ids: if count_from_0 { Vec::new() } else { summary.vcpu_ids.clone() },
+        cells,
         demands: Vec::new(),
     }
+}
+
+/// Returns whether pages of this size are reserved: a domain may also state the size of ordinary
+/// pages, which have no pool and at most 64 KiB.
+fn is_huge(topology: &Topology, bytes: u64) -> bool {
+    const LARGEST_ORDINARY: u64 = 64 << 10;
+    let mut pools = topology.nodes.iter().flat_map(|node| &node.huge_pages);
+    bytes > LARGEST_ORDINARY || pools.any(|pool| pool.page_bytes == bytes)
 }
 
 /// Describes a running guest by its threads and memory; what they do not show is configured.
@@ -131,6 +186,8 @@ pub fn of_running(guest: &Guest) -> Result<GuestRequest, Failure> {
         memory_bytes: memory.ok_or_else(|| unknown("memory"))?,
         io_threads: u32::try_from(guest.configuration.io_threads.len()).unwrap_or(u32::MAX),
         huge_page_bytes: page,
+        vcpu_ids: Vec::new(),
+        cells: Vec::new(),
         demands: Vec::new(),
     })
 }

@@ -5,7 +5,7 @@ use super::instance::{Choice, Instance};
 use crate::placement::usable_nodes;
 use numaio_machine::ids::{CpuId, NodeId};
 use numaio_machine::set::CpuSet;
-use numaio_schema::{GuestPlacement, GuestPlanDevice, PinnedVcpu, PlacedCell};
+use numaio_schema::{GuestPlacement, GuestPlanDevice, GuestRequest, PinnedVcpu, PlacedCell};
 use std::collections::BTreeMap;
 
 /// Returns the CPUs of each node that virtual CPUs may have, in the order in which they are
@@ -53,13 +53,13 @@ pub(super) fn place(
     order.sort_by_key(|(request, _)| *request);
     let mut guests: Vec<GuestPlacement> = Vec::new();
     for (request, choice) in order {
-        let mut vcpu = 0u32;
+        let ids = vcpu_ids(&inputs.requests[request], choice);
+        let mut ids = ids.into_iter();
         let mut cells = Vec::new();
         for part in &choice.parts {
             let node = instance.nodes[part.node];
             let taken = free.get_mut(&node).into_iter().flatten().take(part.vcpus as usize);
-            let vcpus = (vcpu..).zip(taken).map(|(vcpu, cpus)| PinnedVcpu { vcpu, cpus }).collect();
-            vcpu += part.vcpus;
+            let vcpus = taken.zip(&mut ids).map(|(cpus, vcpu)| PinnedVcpu { vcpu, cpus }).collect();
             cells.push(PlacedCell { node, vcpus, memory_bytes: part.memory });
         }
         guests.push(GuestPlacement {
@@ -72,11 +72,22 @@ pub(super) fn place(
         });
     }
     for guest in &mut guests {
-        let Some(first) = guest.cells.first() else { continue };
+        // A guest node may have memory alone.
+        let Some(first) = guest.cells.iter().find(|cell| !cell.vcpus.is_empty()) else { continue };
         let spare = free.get_mut(&first.node).and_then(Iterator::next);
         guest.shares_cpus = spare.is_none();
         guest.service_cpus = spare
             .unwrap_or_else(|| first.vcpus.iter().fold(CpuSet::new(), |all, pinned| all.union(&pinned.cpus)));
     }
     guests
+}
+
+/// Returns the numbers of a guest's virtual CPUs, in the order of its parts.
+fn vcpu_ids(request: &GuestRequest, choice: &Choice) -> Vec<u32> {
+    let of_cells: Vec<u32> = request.cells.iter().flat_map(|cell| cell.vcpu_ids.iter().copied()).collect();
+    match (of_cells.is_empty(), request.vcpu_ids.is_empty()) {
+        (false, _) => of_cells,
+        (true, false) => request.vcpu_ids.clone(),
+        (true, true) => (0..choice.parts.iter().map(|part| part.vcpus).sum()).collect(),
+    }
 }

@@ -10,16 +10,51 @@ const MAX_CHOICES: usize = 256;
 pub(super) struct Instance {
     /// The nodes.
     pub nodes: Vec<NodeId>,
-    /// CPUs of each node.
-    pub cpus: Vec<u32>,
-    /// Bytes of each node, for each kind of pages.
-    pub memory: Vec<Vec<u64>>,
+    /// What the nodes have.
+    pub capacity: NodeCapacity,
     /// The devices.
     pub devices: Vec<DeviceCapacity>,
     /// The guests, largest first.
     pub guests: Vec<GuestShape>,
     /// Whether choices of a guest were left out, so that no search is complete.
     pub is_truncated: bool,
+}
+
+/// What guests may have of the nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct NodeCapacity {
+    /// CPUs of each node.
+    pub cpus: Vec<u32>,
+    /// Bytes of each node, for each kind of pages.
+    pub memory: Vec<Vec<u64>>,
+}
+
+impl NodeCapacity {
+    /// Takes what a part needs; returns whether the node has it.
+    pub fn take(&mut self, part: &Part) -> bool {
+        let (cpus, memory) = (self.cpus[part.node], self.memory[part.kind][part.node]);
+        let left = cpus.checked_sub(part.vcpus).zip(memory.checked_sub(part.memory));
+        if let Some((cpus, memory)) = left {
+            self.cpus[part.node] = cpus;
+            self.memory[part.kind][part.node] = memory;
+        }
+        left.is_some()
+    }
+
+    /// Returns what a part has taken.
+    pub fn give_back(&mut self, part: &Part) {
+        self.cpus[part.node] += part.vcpus;
+        self.memory[part.kind][part.node] += part.memory;
+    }
+
+    /// Takes what all parts need; returns whether the nodes have it, and takes nothing if not.
+    pub fn take_all(&mut self, parts: &[Part]) -> bool {
+        let taken = parts.iter().take_while(|part| self.take(part)).count();
+        if taken < parts.len() {
+            parts[..taken].iter().for_each(|part| self.give_back(part));
+        }
+        taken == parts.len()
+    }
 }
 
 /// Capacity of a device.
@@ -53,12 +88,25 @@ pub(super) struct GuestShape {
     pub memory: u64,
     /// Index of its kind of pages.
     pub kind: usize,
+    /// Its guest nodes, which stay undivided; empty if it may be divided.
+    pub cells: Vec<CellShape>,
     /// Devices by index, with the wanted bytes per second; `None` if neither is known.
     pub demands: Vec<(usize, Option<f64>)>,
     /// Its choices, best first.
     pub choices: Vec<Choice>,
     /// Whether the guest before it differs in nothing but the name.
     pub is_like_previous: bool,
+}
+
+/// A guest node as numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct CellShape {
+    /// Virtual CPUs.
+    pub vcpus: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Index of its kind of pages.
+    pub kind: usize,
 }
 
 /// Nodes that can hold a guest.
@@ -81,8 +129,20 @@ pub(super) struct Part {
     pub vcpus: u32,
     /// Bytes of memory.
     pub memory: u64,
+    /// Index of its kind of pages.
+    pub kind: usize,
     /// Share of the guest's I/O.
     pub fraction: f64,
+}
+
+impl Choice {
+    /// Returns the indices of its nodes, in order.
+    pub fn nodes(&self) -> Vec<usize> {
+        let mut nodes: Vec<usize> = self.parts.iter().map(|part| part.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
 }
 
 impl Instance {
@@ -102,6 +162,7 @@ impl Instance {
         for index in 1..self.guests.len() {
             let (one, other) = (&self.guests[index - 1], &self.guests[index]);
             let is_like = (one.vcpus, one.memory, one.kind) == (other.vcpus, other.memory, other.kind)
+                && one.cells == other.cells
                 && one.demands == other.demands;
             self.guests[index].is_like_previous = is_like;
         }
@@ -110,22 +171,18 @@ impl Instance {
 
     /// Returns the choices of a guest, best first, and whether some were left out.
     fn choices(&self, guest: &GuestShape, more: usize) -> (Vec<Choice>, bool) {
-        let most = self.nodes.len().min(guest.vcpus as usize);
-        let fits = |choice: &Choice| {
-            choice.parts.iter().all(|part| {
-                part.vcpus <= self.cpus[part.node] && part.memory <= self.memory[guest.kind][part.node]
-            })
-        };
+        let parts = if guest.cells.is_empty() { guest.vcpus as usize } else { guest.cells.len() };
+        let most = self.nodes.len().min(parts);
         let of_size = |count: usize| -> Vec<Choice> {
             let subsets = subsets(self.nodes.len(), count).into_iter();
-            subsets.map(|nodes| self.choice(guest, &nodes)).filter(fits).collect()
+            subsets.filter_map(|nodes| self.choice(guest, &nodes)).collect()
         };
         let Some(fewest) = (1..=most).find(|count| !of_size(*count).is_empty()) else {
             return (Vec::new(), false);
         };
         let mut choices: Vec<Choice> = (fewest..=most.min(fewest + more)).flat_map(of_size).collect();
         choices.sort_by(|a, b| {
-            let size = |choice: &Choice| choice.parts.len();
+            let size = |choice: &Choice| choice.nodes().len();
             size(a).cmp(&size(b)).then(b.alone.total_cmp(&a.alone)).then(a.rank.total_cmp(&b.rank))
         });
         let is_truncated = choices.len() > MAX_CHOICES;
@@ -133,22 +190,17 @@ impl Instance {
         (choices, is_truncated)
     }
 
-    /// Returns the choice of some nodes: virtual CPUs are divided evenly, memory by virtual CPUs.
-    pub fn choice(&self, guest: &GuestShape, nodes: &[usize]) -> Choice {
-        let count = nodes.len().max(1) as u32;
-        let mut memory_left = guest.memory;
-        let mut parts = Vec::with_capacity(nodes.len());
-        for (index, node) in (0u32..).zip(nodes) {
-            let vcpus = guest.vcpus / count + u32::from(index < guest.vcpus % count);
-            let fraction = f64::from(vcpus) / f64::from(guest.vcpus.max(1));
-            let memory = match index + 1 == count {
-                true => memory_left,
-                false => part_of(guest.memory, vcpus, guest.vcpus).min(memory_left),
-            };
-            memory_left -= memory;
-            parts.push(Part { node: *node, vcpus, memory, fraction });
-        }
-        self.weighed(guest, parts)
+    /// Returns the choice of some nodes, if the guest fits there on an empty host.
+    fn choice(&self, guest: &GuestShape, nodes: &[usize]) -> Option<Choice> {
+        let mut capacity = self.capacity.clone();
+        let parts = match guest.cells.is_empty() {
+            true => Some(divided(guest, nodes)).filter(|parts| capacity.take_all(parts)),
+            false => {
+                let mut search = CellSearch { guest, nodes, capacity, parts: Vec::new(), examined: 0 };
+                search.assign().then_some(search.parts)
+            }
+        };
+        parts.map(|parts| self.weighed(guest, parts))
     }
 
     /// Completes a choice by its rank and what it gets alone.
@@ -162,6 +214,67 @@ impl Instance {
         });
         let alone = alone.fold(1.0, f64::min);
         Choice { rank: ranks, alone, parts }
+    }
+}
+
+/// Divides a guest among nodes: virtual CPUs evenly, memory by virtual CPUs.
+fn divided(guest: &GuestShape, nodes: &[usize]) -> Vec<Part> {
+    let count = nodes.len().max(1) as u32;
+    let mut memory_left = guest.memory;
+    let mut parts = Vec::with_capacity(nodes.len());
+    for (index, node) in (0u32..).zip(nodes) {
+        let vcpus = guest.vcpus / count + u32::from(index < guest.vcpus % count);
+        let memory = match index + 1 == count {
+            true => memory_left,
+            false => part_of(guest.memory, vcpus, guest.vcpus).min(memory_left),
+        };
+        memory_left -= memory;
+        parts.push(Part { node: *node, vcpus, memory, kind: guest.kind, fraction: guest.fraction(vcpus) });
+    }
+    parts
+}
+
+impl GuestShape {
+    /// Returns the share of the guest's I/O of a part with these virtual CPUs.
+    fn fraction(&self, vcpus: u32) -> f64 {
+        f64::from(vcpus) / f64::from(self.vcpus.max(1))
+    }
+}
+
+/// Assignment of guest nodes to nodes of the host.
+struct CellSearch<'a> {
+    guest: &'a GuestShape,
+    nodes: &'a [usize],
+    capacity: NodeCapacity,
+    parts: Vec<Part>,
+    examined: u32,
+}
+
+impl CellSearch<'_> {
+    /// Finds the first assignment that uses all nodes. Stops after some thousand attempts.
+    fn assign(&mut self) -> bool {
+        const MOST: u32 = 5000;
+        let Some(cell) = self.guest.cells.get(self.parts.len()) else {
+            return self.nodes.iter().all(|node| self.parts.iter().any(|part| part.node == *node));
+        };
+        // Guest nodes in order on nodes in order, if that is possible.
+        let first = self.parts.len() * self.nodes.len() / self.guest.cells.len();
+        for at in (0..self.nodes.len()).map(|at| (first + at) % self.nodes.len()) {
+            let CellShape { vcpus, memory, kind } = *cell;
+            let fraction = self.guest.fraction(vcpus);
+            let part = Part { node: self.nodes[at], vcpus, memory, kind, fraction };
+            self.examined += 1;
+            if self.examined > MOST || !self.capacity.take(&part) {
+                continue;
+            }
+            self.parts.push(part);
+            if self.assign() {
+                return true;
+            }
+            self.parts.pop();
+            self.capacity.give_back(&part);
+        }
+        false
     }
 }
 

@@ -15,14 +15,14 @@ mod value;
 
 use crate::placement::{rank_nodes, usable_nodes};
 pub use inputs::{GuestPlanInputs, GuestTarget};
-use instance::{Choice, DeviceCapacity, GuestShape, Instance};
+use instance::{CellShape, Choice, DeviceCapacity, GuestShape, Instance, NodeCapacity};
 use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::units::format_size;
 use numaio_schema::{
     GuestBaseline, GuestHostNode, GuestPlacement, GuestPlanDevice, GuestPlanProof, GuestPlanValue,
-    GuestRequest, PlacedDemand, PlannedFunction,
+    GuestRequest, PlacedDemand, PlannedFunction, RequestedCell,
 };
 use std::collections::BTreeMap;
 
@@ -64,6 +64,9 @@ pub enum GuestPlanError {
     /// Too many guests.
     #[error("{0} guests: expected at most {MAX_GUESTS}")]
     TooManyGuests(usize),
+    /// Guests of one name, which a plan cannot distinguish.
+    #[error("several guests are named '{0}'")]
+    SameName(String),
     /// A guest without CPUs or memory.
     #[error("guest '{name}' has no {what}")]
     Empty {
@@ -119,11 +122,7 @@ pub fn plan_guests(inputs: &GuestPlanInputs) -> Result<PlannedGuests, GuestPlanE
     let kinds = kinds(inputs.requests);
     let mut instance = Instance {
         nodes: slots.keys().copied().collect(),
-        cpus: slots.values().map(|slots| u32::try_from(slots.len()).unwrap_or(u32::MAX)).collect(),
-        memory: kinds
-            .iter()
-            .map(|kind| slots.keys().map(|node| memory(inputs, *node, *kind)).collect())
-            .collect(),
+        capacity: node_capacity(inputs, &slots, &kinds),
         devices: devices.iter().map(|device| capacity(device, slots.keys().copied())).collect(),
         guests: Vec::new(),
         is_truncated: false,
@@ -157,11 +156,28 @@ pub fn plan_guests(inputs: &GuestPlanInputs) -> Result<PlannedGuests, GuestPlanE
     })
 }
 
+fn node_capacity(
+    inputs: &GuestPlanInputs,
+    slots: &BTreeMap<NodeId, Vec<CpuSet>>,
+    kinds: &[Option<u64>],
+) -> NodeCapacity {
+    let of_kind = |kind: &Option<u64>| slots.keys().map(|node| memory(inputs, *node, *kind)).collect();
+    NodeCapacity {
+        cpus: slots.values().map(|slots| u32::try_from(slots.len()).unwrap_or(u32::MAX)).collect(),
+        memory: kinds.iter().map(of_kind).collect(),
+    }
+}
+
 fn check(requests: &[GuestRequest]) -> Result<(), GuestPlanError> {
     match requests.len() {
         0 => return Err(GuestPlanError::NoGuest),
         count if count > MAX_GUESTS => return Err(GuestPlanError::TooManyGuests(count)),
         _ => {}
+    }
+    let mut names: Vec<&str> = requests.iter().map(|request| request.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(GuestPlanError::SameName(pair[0].to_owned()));
     }
     let empty = |request: &GuestRequest| match (request.vcpus, request.memory_bytes) {
         (0, _) => Some("vCPUs"),
@@ -191,7 +207,9 @@ fn device(inputs: &GuestPlanInputs, target: &GuestTarget) -> GuestPlanDevice {
 
 /// Sizes of huge pages that the requests use; `None` for ordinary pages.
 fn kinds(requests: &[GuestRequest]) -> Vec<Option<u64>> {
-    let mut kinds: Vec<Option<u64>> = requests.iter().map(|request| request.huge_page_bytes).collect();
+    let of_cells = requests.iter().flat_map(|request| &request.cells).map(|cell| cell.huge_page_bytes);
+    let mut kinds: Vec<Option<u64>> =
+        requests.iter().map(|request| request.huge_page_bytes).chain(of_cells).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds
@@ -240,12 +258,18 @@ fn shapes(
             let wanted = demand.bytes_per_s.or(devices[device].bytes_per_s).filter(|wanted| *wanted > 0.0);
             Ok((device, wanted))
         };
-        let page = request.huge_page_bytes.unwrap_or(1).max(1);
+        let kind_of = |page: Option<u64>| kinds.iter().position(|kind| *kind == page).unwrap_or(0);
+        let cell = |cell: &RequestedCell| CellShape {
+            vcpus: u32::try_from(cell.vcpu_ids.len()).unwrap_or(u32::MAX),
+            memory: in_pages(cell.memory_bytes, cell.huge_page_bytes),
+            kind: kind_of(cell.huge_page_bytes),
+        };
         Ok(GuestShape {
             request: index,
             vcpus: request.vcpus,
-            memory: request.memory_bytes.checked_next_multiple_of(page).unwrap_or(request.memory_bytes),
-            kind: kinds.iter().position(|kind| *kind == request.huge_page_bytes).unwrap_or(0),
+            memory: in_pages(request.memory_bytes, request.huge_page_bytes),
+            kind: kind_of(request.huge_page_bytes),
+            cells: request.cells.iter().map(cell).collect(),
             demands: request.demands.iter().map(demand).collect::<Result<_, _>>()?,
             choices: Vec::new(),
             is_like_previous: false,
@@ -254,11 +278,16 @@ fn shapes(
     inputs.requests.iter().enumerate().map(shape).collect()
 }
 
+/// Rounds memory up to complete pages.
+fn in_pages(bytes: u64, page: Option<u64>) -> u64 {
+    bytes.checked_next_multiple_of(page.unwrap_or(1).max(1)).unwrap_or(bytes)
+}
+
 /// Searches with the fewest nodes for each guest, and with more if they do not fit together.
 fn fit(instance: &mut Instance, inputs: &GuestPlanInputs) -> Result<search::Found, GuestPlanError> {
     let (wanted, available) = (|guest: &GuestShape| u64::from(guest.vcpus), |cpus: &u32| u64::from(*cpus));
     let is_too_much =
-        instance.guests.iter().map(wanted).sum::<u64>() > instance.cpus.iter().map(available).sum();
+        instance.guests.iter().map(wanted).sum::<u64>() > instance.capacity.cpus.iter().map(available).sum();
     let mut found = None;
     for more in 0..instance.nodes.len().max(1) {
         instance.choose(more).map_err(|request| {
@@ -286,8 +315,9 @@ fn fit(instance: &mut Instance, inputs: &GuestPlanInputs) -> Result<search::Foun
 /// Describes what each node has: `node 0: 4 CPUs, 16 GiB`.
 fn host(instance: &Instance, kind: usize) -> String {
     let node = |index: usize| {
-        let memory = instance.memory.get(kind).and_then(|nodes| nodes.get(index)).copied().unwrap_or(0);
-        let cpus = instance.cpus[index];
+        let memory =
+            instance.capacity.memory.get(kind).and_then(|nodes| nodes.get(index)).copied().unwrap_or(0);
+        let cpus = instance.capacity.cpus[index];
         format!("node {}: {cpus} CPUs, {}", instance.nodes[index], format_size(memory))
     };
     match instance.nodes.len() {
@@ -300,7 +330,7 @@ fn host_nodes(instance: &Instance, slots: &BTreeMap<NodeId, Vec<CpuSet>>) -> Vec
     let node = |(index, (node, slots)): (usize, (&NodeId, &Vec<CpuSet>))| GuestHostNode {
         node: *node,
         cpus: slots.iter().fold(CpuSet::new(), |all, cpus| all.union(cpus)),
-        memory_bytes: instance.memory.iter().map(|kind| kind[index]).max().unwrap_or(0),
+        memory_bytes: instance.capacity.memory.iter().map(|kind| kind[index]).max().unwrap_or(0),
     };
     slots.iter().enumerate().map(node).collect()
 }

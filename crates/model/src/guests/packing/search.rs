@@ -3,7 +3,7 @@
 //! The bound of a partial placement ignores the capacities of nodes for the other guests, and gives
 //! each of them its best path; devices are shared by all guests from the start.
 
-use super::instance::{Choice, GuestShape, Instance};
+use super::instance::{Choice, GuestShape, Instance, NodeCapacity};
 use super::value::{better, is_better, shares, sum};
 use numaio_schema::GuestPlanValue;
 
@@ -27,8 +27,7 @@ pub(super) struct Found {
 struct Search<'a> {
     instance: &'a Instance,
     bounds: Bounds,
-    cpus: Vec<u32>,
-    memory: Vec<Vec<u64>>,
+    capacity: NodeCapacity,
     chosen: Vec<usize>,
     limit: u64,
     found: Found,
@@ -52,8 +51,7 @@ pub(super) fn search(instance: &Instance, known: Option<(Vec<usize>, GuestPlanVa
     let mut search = Search {
         instance,
         bounds: Bounds::new(instance),
-        cpus: instance.cpus.clone(),
-        memory: instance.memory.clone(),
+        capacity: instance.capacity.clone(),
         chosen: Vec::new(),
         limit,
         found: Found { best: known, bound, is_stopped: false, examined: 0 },
@@ -102,7 +100,7 @@ impl Search<'_> {
             _ => 0,
         };
         for (number, choice) in guest.choices.iter().enumerate().skip(first) {
-            if !self.fits(guest.kind, choice) {
+            if !self.capacity.take_all(&choice.parts) {
                 continue;
             }
             self.chosen.push(number);
@@ -113,10 +111,9 @@ impl Search<'_> {
                 self.found.bound = Some(self.found.bound.map_or(bound, |known| better(known, bound)));
             } else if is_promising {
                 self.found.examined += 1;
-                self.take(guest.kind, choice);
                 self.place_next();
-                self.give_back(guest.kind, choice);
             }
+            choice.parts.iter().for_each(|part| self.capacity.give_back(part));
             self.chosen.pop();
         }
     }
@@ -131,27 +128,6 @@ impl Search<'_> {
 
     fn choices(&self) -> Vec<&Choice> {
         self.instance.guests.iter().zip(&self.chosen).map(|(guest, number)| &guest.choices[*number]).collect()
-    }
-
-    fn fits(&self, kind: usize, choice: &Choice) -> bool {
-        choice
-            .parts
-            .iter()
-            .all(|part| part.vcpus <= self.cpus[part.node] && part.memory <= self.memory[kind][part.node])
-    }
-
-    fn take(&mut self, kind: usize, choice: &Choice) {
-        for part in &choice.parts {
-            self.cpus[part.node] -= part.vcpus;
-            self.memory[kind][part.node] -= part.memory;
-        }
-    }
-
-    fn give_back(&mut self, kind: usize, choice: &Choice) {
-        for part in &choice.parts {
-            self.cpus[part.node] += part.vcpus;
-            self.memory[kind][part.node] += part.memory;
-        }
     }
 
     /// Returns what no placement with the chosen part exceeds.

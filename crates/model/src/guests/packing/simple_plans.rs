@@ -26,7 +26,7 @@ pub(super) fn known(instance: &Instance) -> Option<(Vec<usize>, GuestPlanValue)>
 
 /// Returns the choices of a rule, if the guests fit.
 fn chosen(instance: &Instance, rule: GuestBaselineRule) -> Option<(Vec<usize>, GuestPlanValue)> {
-    let (mut cpus, mut memory) = (instance.cpus.clone(), instance.memory.clone());
+    let mut capacity = instance.capacity.clone();
     // Guests are placed in the order of the requests, as an operator would.
     let mut order: Vec<usize> = (0..instance.guests.len()).collect();
     order.sort_by_key(|index| instance.guests[*index].request);
@@ -37,9 +37,8 @@ fn chosen(instance: &Instance, rule: GuestBaselineRule) -> Option<(Vec<usize>, G
             GuestBaselineRule::AllLocal => local(instance, guest),
             _ => in_turn(instance, guest, turn),
         }?;
-        for part in &guest.choices[number].parts {
-            cpus[part.node] = cpus[part.node].checked_sub(part.vcpus)?;
-            memory[guest.kind][part.node] = memory[guest.kind][part.node].checked_sub(part.memory)?;
+        if !capacity.take_all(&guest.choices[number].parts) {
+            return None;
         }
         numbers[index] = number;
     }
@@ -61,18 +60,19 @@ fn local(instance: &Instance, guest: &GuestShape) -> Option<usize> {
 
 /// Returns the choice whose nodes follow each other from the node of a turn on.
 fn in_turn(instance: &Instance, guest: &GuestShape, turn: usize) -> Option<usize> {
-    let count = guest.choices.first()?.parts.len();
+    let count = guest.choices.first()?.nodes().len();
     let nodes = instance.nodes.len();
     let mut wanted: Vec<usize> = (0..count).map(|at| (turn * count + at) % nodes).collect();
     wanted.sort_unstable();
-    let nodes_of = |choice: &Choice| choice.parts.iter().map(|part| part.node).collect::<Vec<usize>>();
-    guest.choices.iter().position(|choice| nodes_of(choice) == wanted)
+    guest.choices.iter().position(|choice| choice.nodes() == wanted)
 }
 
 /// Spreads a guest over all nodes by their CPUs, as the scheduler of an unpinned guest may.
 fn spread(instance: &Instance, guest: &GuestShape) -> Choice {
-    let all: f64 = instance.cpus.iter().map(|cpus| f64::from(*cpus)).sum::<f64>().max(1.0);
-    let part =
-        |(node, cpus): (usize, &u32)| Part { node, vcpus: 0, memory: 0, fraction: f64::from(*cpus) / all };
-    instance.weighed(guest, instance.cpus.iter().enumerate().map(part).collect())
+    let all: f64 = instance.capacity.cpus.iter().map(|cpus| f64::from(*cpus)).sum::<f64>().max(1.0);
+    let part = |(node, cpus): (usize, &u32)| {
+        let fraction = f64::from(*cpus) / all;
+        Part { node, vcpus: 0, memory: 0, kind: guest.kind, fraction }
+    };
+    instance.weighed(guest, instance.capacity.cpus.iter().enumerate().map(part).collect())
 }

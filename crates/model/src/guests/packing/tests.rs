@@ -37,6 +37,8 @@ fn guest(name: &str, vcpus: u32, memory_mib: u64, wanted: Option<f64>) -> GuestR
         memory_bytes: memory_mib * MIB,
         io_threads: 0,
         huge_page_bytes: None,
+        vcpu_ids: Vec::new(),
+        cells: Vec::new(),
         demands: vec![GuestDemand { device: "eth0".into(), bytes_per_s: wanted }],
     }
 }
@@ -312,4 +314,42 @@ proptest! {
         let least = result.shares.iter().flatten().copied().fold(1.0, f64::min);
         prop_assert!((least - result.value.min_share).abs() < 1e-12);
     }
+}
+
+/// A guest with guest nodes of these numbers of vCPUs and MiB.
+fn guest_of_cells(cells: &[(u32, u64)]) -> GuestRequest {
+    let mut next = 0..;
+    let cell = |(vcpus, mib): &(u32, u64)| RequestedCell {
+        vcpu_ids: next.by_ref().take(*vcpus as usize).collect(),
+        memory_bytes: mib * MIB,
+        huge_page_bytes: None,
+    };
+    let (vcpus, mib) = cells.iter().fold((0, 0), |sum, cell| (sum.0 + cell.0, sum.1 + cell.1));
+    GuestRequest { cells: cells.iter().map(cell).collect(), ..guest("a", vcpus, mib, None) }
+}
+
+#[test]
+fn guest_nodes_stay_undivided() {
+    let together = plan_alone(&[guest_of_cells(&[(2, 100), (1, 100)])]).expect("a plan");
+    assert_eq!(nodes(&together.guests[0]), [7, 7], "the node of the device holds both");
+    let apart = plan_alone(&[guest_of_cells(&[(4, 100), (1, 900), (0, 900)])]).expect("a plan");
+    let guest = &apart.guests[0];
+    let distinct: std::collections::BTreeSet<u32> = nodes(guest).into_iter().collect();
+    assert_eq!((guest.cells.len(), distinct.len()), (3, 3));
+    let sizes: Vec<(usize, u64)> =
+        guest.cells.iter().map(|cell| (cell.vcpus.len(), cell.memory_bytes / MIB)).collect();
+    assert_eq!(sizes, [(4, 100), (1, 900), (0, 900)]);
+    assert_eq!(guest.cells[1].vcpus[0].vcpu, 4);
+    let error = plan_alone(&[guest_of_cells(&[(5, 100), (1, 100)])]).expect_err("a node has four CPUs");
+    assert!(matches!(error, GuestPlanError::TooLarge { .. }), "{error}");
+}
+
+#[test]
+fn numbered_vcpus_keep_their_numbers_and_names_are_unique() {
+    let request = GuestRequest { vcpu_ids: vec![0, 5], ..guest("a", 2, 10, None) };
+    let planned = plan_alone(std::slice::from_ref(&request)).expect("a plan");
+    let numbers: Vec<u32> = planned.guests[0].vcpus().iter().map(|pinned| pinned.vcpu).collect();
+    assert_eq!(numbers, [0, 5]);
+    let twice = plan_alone(&[request.clone(), request]).expect_err("one name");
+    assert_eq!(twice, GuestPlanError::SameName("a".to_owned()));
 }
