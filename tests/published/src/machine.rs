@@ -17,6 +17,7 @@ pub fn topology(nodes: u32, nodes_per_package: u32, names: &[String], device_nod
         id: NodeId(id),
         cpus: CpuSet::one(CpuId(id)),
         memory: Some(Memory { total_bytes: 1 << 36, free_bytes: 1 << 36, reclaimable_bytes: 0 }),
+        memory_unknown: false,
         huge_pages: Vec::new(),
         packages: vec![PackageId(id / nodes_per_package.max(1))],
         access: Vec::new(),
