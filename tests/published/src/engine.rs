@@ -6,14 +6,13 @@ use numaio_machine::ids::NodeId;
 use numaio_model::TransferMethod;
 
 /// CPUs or kernels of a GPU load and store.
-const LOADS: [&str; 27] = [
+const LOADS: [&str; 26] = [
     "cpu copies",
     "cpu copy",
     "cpu executor",
     "loads",
     "stores",
-    "memcpy",
-    "memset",
+    "memcpy sm",
     "mlc",
     "stream copy",
     "stream triad",
@@ -34,6 +33,19 @@ const LOADS: [&str; 27] = [
     "fsdax",
     "pmem",
     "persistent memory",
+];
+
+/// Kernels of a GPU, not of an operating system.
+const GPU_KERNELS: [&str; 9] = [
+    "gpu kernel",
+    "copy kernel",
+    "kernel copy",
+    "kernel copies",
+    "kernel reads",
+    "kernel writes",
+    "kernels",
+    "shader",
+    "sm copies",
 ];
 
 /// Latency decides.
@@ -165,10 +177,18 @@ fn joins_devices(engine: &str, device: &str) -> bool {
 /// Whether CPUs or kernels of a GPU move the bytes. The rates of a CXL memory device are those of
 /// loads and stores, unless a DMA engine is named.
 fn is_loaded(engine: &str, device: &str) -> bool {
-    let is_kernel = has(engine, &["kernel", "kernels", "shader"]) && is_gpu(&format!("{engine}{device}"));
+    let is_gpu_used = is_gpu(&format!("{engine}{device}"));
+    // `memcpy` of a GPU's driver is DMA.
+    let is_memcpy = has(engine, &["memcpy", "memset"]) && !is_gpu_used;
+    let is_kernel = has(engine, &GPU_KERNELS) && is_gpu_used;
     let is_memory = has(device, &["cxl", "cxl memory"]) && !is_gpu(device) && !has(device, &["ssd", "nvme"]);
     let is_memory = is_memory && !has(engine, &["dma", "dsa", "pinned"]);
-    engine.starts_with(" cpu ") || has(engine, &LOADS) || has(device, &LOADS) || is_kernel || is_memory
+    engine.starts_with(" cpu ")
+        || has(engine, &LOADS)
+        || has(device, &LOADS)
+        || is_memcpy
+        || is_kernel
+        || is_memory
 }
 
 /// Returns the sizes in bytes that a text names, such as `32 mib` or `64 b`; not rates.
@@ -255,6 +275,8 @@ mod tests {
             ("NIC ConnectX-5 100 Gb/s", "send", "iperf3, 8 streams"),
             ("NIC ConnectX-5 100 Gb/s", "write", "ib_write_bw 64 KiB"),
             ("GPU A100", "h2d", "cudaMemcpyAsync, 2 GiB"),
+            ("GPU A100", "h2d", "nvbandwidth host_to_device_memcpy_ce"),
+            ("GPU A100", "h2d", "pinned CUDA memcpy, Linux kernel 6.1"),
             ("Ascend NPU", "h2d", "aclrtMemcpy"),
             ("4 x GPU MI210", "bidir", "rocm-bandwidth-test 2.x"),
         ];

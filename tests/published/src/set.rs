@@ -1,6 +1,7 @@
 //! A published set: a machine, a device and its I/O by node.
 
 use crate::read::{array, error, matrix, number, present, text, values, FieldError, SetError, Values};
+use crate::text::{has, words};
 use crate::units::bytes_per_s;
 use serde_json::Value;
 
@@ -173,7 +174,10 @@ fn rates(of: &Value, devices: usize) -> Result<Vec<Values>, FieldError> {
 
 /// Returns the direction that the first known word of a label names.
 fn direction_of(label: &str) -> Option<RowDirection> {
-    let words = crate::text::words(label);
+    let words = words(label);
+    if has(&words, &["host to device", "memory to device"]) {
+        return Some(RowDirection::Write);
+    }
     words.split(' ').find_map(|word| match word {
         "h2d" | "write" | "writes" | "send" | "tx" | "transmit" | "upload" => Some(RowDirection::Write),
         "d2h" | "read" | "reads" | "receive" | "recv" | "rx" | "download" => Some(RowDirection::Read),

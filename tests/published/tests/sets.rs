@@ -144,7 +144,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
         _ => Vec::new(),
     };
     for (name, child) in children {
-        let path = format!("{at}/{name}");
+        let path = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
         pointers(child, &path, found);
         found.push(path);
     }
@@ -159,12 +159,13 @@ proptest! {
         let mut files: Vec<PathBuf> = fs::read_dir(folder("data")).expect("sets").map(|entry| entry.expect("a file").path()).collect();
         files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
         files.sort();
-        let mut set: Value = serde_json::from_str(&fs::read_to_string(which.get(&files)).expect("a set")).expect("JSON");
+        let mut set: Value = serde_json::from_str(&fs::read_to_string(which.get(files.as_slice())).expect("a set")).expect("JSON");
         for (at, value) in changes {
             let mut found = Vec::new();
             pointers(&set, "", &mut found);
             if !found.is_empty() {
-                *set.pointer_mut(at.get(found.as_slice()).as_str()).expect("a field") = value;
+                let field: &String = at.get(found.as_slice());
+                *set.pointer_mut(field).expect("a field") = value;
             }
         }
         let comparison = compared(&set);
