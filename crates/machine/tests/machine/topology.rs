@@ -562,6 +562,10 @@ fn distinguishes_unknown_memory_from_none() {
         tree.remove(&format!("{NODES}/node{node}/meminfo"));
     }
     tree.file(&format!("{NODES}/node1/meminfo"), "Node 1 MemTotal: 0 kB\n");
+    for node in [8, 9] {
+        tree.file(&format!("{NODES}/node{node}/cpulist"), "\n");
+    }
+    tree.file(&format!("{CPUS}/online"), "0-3\n");
     let machine = read(&tree);
     let unknown: Vec<bool> = machine.nodes.iter().map(|node| node.memory_unknown).collect();
     // Nodes 8 and 9 have no CPUs, and are not assumed to have memory.
