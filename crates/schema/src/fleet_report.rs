@@ -1,7 +1,6 @@
 //! What one host of a fleet reports.
 
 use crate::read::{read, DocumentError};
-use crate::HOST_REPORT_SCHEMA;
 use crate::{Diagnosis, TopologyDocument};
 use numaio_machine::conditions::Conditions;
 use serde::{Deserialize, Serialize};
@@ -53,6 +52,6 @@ impl HostReport<Box<RawValue>> {
     /// # Errors
     /// As [`HostReport::from_json`].
     pub fn with_document_texts(text: &str) -> Result<Self, DocumentError> {
-        read(text, HOST_REPORT_SCHEMA)
+        read(text, <HostReport>::SCHEMA)
     }
 }

@@ -1,6 +1,5 @@
 //! The devices and nodes of handles.
 
-use crate::NEAR_SCHEMA;
 use numaio_machine::near::Resolved;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +18,6 @@ pub struct NearDocument {
 impl NearDocument {
     /// Creates the document of a machine's handles.
     pub fn new(machine: String, handles: Vec<Resolved>) -> Self {
-        Self { schema: NEAR_SCHEMA.to_owned(), machine, handles }
+        Self { schema: Self::SCHEMA.to_owned(), machine, handles }
     }
 }

@@ -8,7 +8,6 @@
 //! memory node v. A path is named by its device node and its memory node in both directions;
 //! received data takes the same paths in reverse.
 
-use crate::PLAN_PROBLEM_SCHEMA;
 use numaio_machine::ids::NodeId;
 use numaio_machine::topology::Identity;
 use serde::{Deserialize, Serialize};
@@ -318,7 +317,7 @@ pub enum SimpleRule {
 }
 
 fn problem_schema() -> String {
-    PLAN_PROBLEM_SCHEMA.to_owned()
+    PlanProblem::SCHEMA.to_owned()
 }
 
 impl PlanProblem {

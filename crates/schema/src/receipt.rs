@@ -1,6 +1,5 @@
 //! The changes to a machine, and how to undo them.
 
-use crate::RECEIPT_SCHEMA;
 use numaio_machine::control::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,7 +51,7 @@ impl Receipt {
         applied: Vec<AppliedChange>,
     ) -> Self {
         Self {
-            schema: RECEIPT_SCHEMA.to_owned(),
+            schema: Self::SCHEMA.to_owned(),
             machine: machine.to_owned(),
             applied,
             created_at,

@@ -1,7 +1,6 @@
 //! A snapshot of a running machine: nodes, devices, programs and transfers with their rates.
 
 use crate::read::{schema_of, DocumentError};
-use crate::TOP_SCHEMA;
 use crate::{BalanceReason, DeviceUse, Nearness, UnknownTraffic};
 use numaio_machine::devices::DeviceKind;
 use numaio_machine::ids::NodeId;
@@ -312,7 +311,7 @@ impl TopRecording {
     /// Returns whether a text starts like a recording: with a snapshot of any version.
     pub fn is_recording(text: &str) -> bool {
         let first = text.lines().next().unwrap_or_default();
-        let kind = TOP_SCHEMA.trim_end_matches(|c: char| c.is_ascii_digit());
+        let kind = TopSnapshot::SCHEMA.trim_end_matches(|c: char| c.is_ascii_digit());
         schema_of(first).is_ok_and(|schema| schema.starts_with(kind))
     }
 

@@ -1,6 +1,6 @@
 //! The topology of a machine.
 
-use crate::{MachineExpectation, TOPOLOGY_SCHEMA};
+use crate::MachineExpectation;
 use numaio_machine::devices::DeviceMatrix;
 use numaio_machine::topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -35,12 +35,6 @@ impl TopologyDocument {
 
     /// Creates a document with a time of discovery, in seconds since 1970.
     pub fn with_time(topology: Topology, observed_at: Option<u64>) -> Self {
-        Self {
-            schema: TOPOLOGY_SCHEMA.to_owned(),
-            observed_at,
-            topology,
-            device_matrix: None,
-            expected: None,
-        }
+        Self { schema: Self::SCHEMA.to_owned(), observed_at, topology, device_matrix: None, expected: None }
     }
 }

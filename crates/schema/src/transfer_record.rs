@@ -1,6 +1,5 @@
 //! Records of the sessions of a daemon, one a line of a file, and their totals.
 
-use crate::TRANSFER_TOTALS_SCHEMA;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -200,7 +199,7 @@ pub struct TransferTotal {
 impl TransferTotals {
     /// Totals without sessions.
     pub fn new() -> Self {
-        Self { schema: TRANSFER_TOTALS_SCHEMA.to_owned(), through_day: 0, totals: Vec::new() }
+        Self { schema: Self::SCHEMA.to_owned(), through_day: 0, totals: Vec::new() }
     }
 
     /// Adds a session.

@@ -59,8 +59,7 @@ pub fn document_views(document: &Document) -> Option<DocumentViews<'_>> {
     Some(match document {
         Document::Model(it) => DocumentViews::of_model(&**it),
         Document::Record(it) => {
-            let model = crate::fit((**it).clone(), &Topology::default(), Default::default());
-            DocumentViews::of_model(Box::new(model))
+            DocumentViews::of_model(crate::fit((**it).clone(), &Topology::default(), Default::default()))
         }
         Document::Stream(it) => {
             let pairs = it.cells.iter().map(|cell| (cell.cpu_node, cell.memory_node));
