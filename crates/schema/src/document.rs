@@ -60,9 +60,9 @@ impl<'a> DocumentOrigin<'a> {
     }
 }
 
-/// Declares all kinds of documents. A row contains the kind and its type, the constant of its schema
-/// and version, its title in messages, its subject, the folder in which it is saved with the plural
-/// name of its documents, and its origin.
+/// Declares all kinds of documents. A row contains the kind and its type, the constant of its
+/// schema and version, its title in messages, its subject, the folder in which it is saved with the
+/// plural name of its documents, and its origin.
 macro_rules! documents {
     ($(
         $kind:ident($document:ty), $constant:ident = $schema:literal, $title:literal,
@@ -79,7 +79,7 @@ macro_rules! documents {
                 /// Reads a document of this kind.
                 ///
                 /// # Errors
-                /// [`DocumentError`]: the text is not such a document; the error names the wrong field.
+                /// [`DocumentError`]: the text is not such a document.
                 pub fn from_json(text: &str) -> Result<Self, DocumentError> {
                     read(text, $constant)
                 }
