@@ -54,8 +54,8 @@ pub struct DeviceUse {
     pub device: String,
     /// The node of the device.
     pub node: Option<NodeId>,
-    /// Share of the open files and connections that lead to the device; `None` if the kernel does not
-    /// promise how a RAID, a bond or another stack divides them.
+    /// Share of the open files and connections that lead to the device; `None` if the kernel does
+    /// not promise how a RAID, a bond or another stack divides them.
     pub share: Option<f64>,
     /// The chain to the device, such as `/data/set1 -> xfs on /dev/sda1 -> sda`; the first of
     /// several.

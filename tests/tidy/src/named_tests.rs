@@ -1,8 +1,10 @@
-//! Tests and fuzz targets that the page about security names.
+//! Tests and fuzz targets that pages of the documentation name.
 
 use crate::tree::{assert_none, root, rust_files};
 use std::fs;
 
+/// The pages, with the least number of names on each.
+const PAGES: [(&str, usize); 2] = [("security.md", 40), ("stacks.md", 40)];
 /// Headings of columns that name tests.
 const HEADINGS: [&str; 2] = ["tests", "fuzz target"];
 
@@ -24,7 +26,7 @@ fn named(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn tests_that_the_page_about_security_names_exist() {
+fn tests_that_pages_name_exist() {
     let sources: Vec<String> = ["crates", "fuzz", "tests/tidy"]
         .iter()
         .flat_map(|dir| rust_files(&root().join(dir)))
@@ -35,11 +37,13 @@ fn tests_that_the_page_about_security_names_exist() {
         let nested = format!("    #[test]\n    fn {name}()");
         sources.iter().any(|text| [&test, &nested, &target].iter().any(|part| text.contains(part.as_str())))
     };
-    let page = fs::read_to_string(root().join("docs/internals/security.md")).expect("a page");
-    let names = named(&page);
-    assert!(names.len() > 40, "{names:?}");
-    let missing = names.iter().filter(|name| !exists(name));
-    assert_none(missing.map(|name| format!("no test or fuzz target {name}")).collect());
+    for (page, least) in PAGES {
+        let text = fs::read_to_string(root().join("docs/internals").join(page)).expect("a page");
+        let names = named(&text);
+        assert!(names.len() > least, "{page}: {names:?}");
+        let missing = names.iter().filter(|name| !exists(name));
+        assert_none(missing.map(|name| format!("{page}: no test or fuzz target {name}")).collect());
+    }
     assert!(!exists("a_missing_test"));
     assert_eq!(
         named("| a | tests |\n|-|-|\n| `x` | `y`, `z` |\n\n| a | b |\n|-|-|\n| x | `c` |\n"),

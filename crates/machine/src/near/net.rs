@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 const NET: &str = "/sys/class/net";
 /// `ARPHRD_LOOPBACK` (`include/uapi/linux/if_arp.h`).
 const LOOPBACK: &str = "772";
-/// `ARPHRD_TUNNEL`, `ARPHRD_TUNNEL6`, `ARPHRD_SIT`, `ARPHRD_IPGRE` and `ARPHRD_IP6GRE`: their `iflink` is the
-/// interface that they are bound to.
+/// `ARPHRD_TUNNEL`, `ARPHRD_TUNNEL6`, `ARPHRD_SIT`, `ARPHRD_IPGRE` and `ARPHRD_IP6GRE`: their
+/// `iflink` is the interface that they are bound to.
 const TUNNELS: [&str; 5] = ["768", "769", "776", "778", "823"];
 
 /// Follows an interface.
@@ -149,9 +149,9 @@ impl Interface<'_> {
         Members { members, division, kind: format!("bond {mode}") }
     }
 
-    /// Follows the data path of an interface with a virtual function (`drivers/net/hyperv/netvsc_drv.c`:
-    /// `netvsc_start_xmit`, `drivers/net/net_failover.c`: `net_failover_start_xmit`): the function while it has
-    /// a link, or else the paravirtual device.
+    /// Follows the data path of an interface with a virtual function: the function while it has a
+    /// link, or else the paravirtual device (`drivers/net/hyperv/netvsc_drv.c`: `netvsc_start_xmit`,
+    /// `drivers/net/net_failover.c`: `net_failover_start_xmit`).
     fn through_failover(&self, walk: &mut Walk, at: Position, lower: Vec<String>, source: &str) {
         let device = |path: &str| walk.root().resolve(&format!("{path}/device")).ok();
         let own = device(self.path);
@@ -306,8 +306,8 @@ fn blocked(walk: &Walk, name: &str) -> Option<String> {
     (state != "3").then(|| "does not forward".to_owned())
 }
 
-/// Returns the state of an interface that cannot send: disabled, or without a link; `None` if it can,
-/// or if its state is unknown.
+/// Returns the state of an interface that cannot send: disabled, or without a link; `None` if it
+/// can, or if its state is unknown.
 fn link_down(walk: &Walk, name: &str) -> Option<String> {
     /// `IFF_UP` (`include/uapi/linux/if.h`).
     const UP: u32 = 1;

@@ -8,7 +8,7 @@ use crate::sysfs::{Sysfs, SysfsExt};
 /// `alua_prep_fn`).
 const WITHOUT_IO: [&str; 4] = ["standby", "unavailable", "offline", "transitioning"];
 
-/// Returns the state in which the disk at a path takes no I/O; `None` if it does, or is no path.
+/// Returns the state in which the disk at a path takes no I/O; `None` if it does, or if it is unknown.
 pub(super) fn idle_disk(root: &dyn Sysfs, path: &str) -> Option<String> {
     let state = |file: &str| root.optional(&format!("{path}/device/{file}")).filter(|text| !text.is_empty());
     let is_running = |state: &String| matches!(state.as_str(), "running" | "live");
@@ -24,11 +24,11 @@ enum Access {
     NonOptimized,
 }
 
-/// Returns the controllers of a subsystem as paths to its disk `head` (`nvme0n1`): each with its state
-/// if the kernel does not use it.
+/// Returns the controllers of a subsystem as paths to its disk `head` (`nvme0n1`): each with its
+/// state if the kernel does not use it.
 ///
-/// A controller that is being deleted can still complete requests, and gets none once its disks
-/// are gone.
+/// A controller that is being deleted can still complete requests, and gets none after the removal
+/// of its disks.
 pub(super) fn controllers(root: &dyn Sysfs, subsystem: &str, head: &str) -> Vec<Member> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     let is_controller = |name: &String| name.strip_prefix("nvme").is_some_and(is_number);

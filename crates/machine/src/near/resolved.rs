@@ -58,8 +58,9 @@ pub struct NearDevice {
     pub pci: Option<PciAddress>,
     /// Share of the handle's I/O, from 0 to 1; `None` if the kernel does not promise it.
     ///
-    /// 0 for a member that carries nothing now, such as a spare or a standby. The shares sum to less
-    /// than 1 if some I/O reaches no device. Of a process: the share of its open files and connections.
+    /// 0 for a member that carries nothing now, such as a spare or a standby. The shares sum to
+    /// less than 1 if some I/O reaches no device. Of a process: the share of its open files and
+    /// connections.
     pub share: Option<f64>,
     /// Nearest nodes, usually one; empty if the kernel does not report them.
     pub nodes: NodeSet,

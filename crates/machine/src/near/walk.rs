@@ -160,8 +160,8 @@ impl<'a> Walk<'a> {
         self.ancestors.pop();
     }
 
-    /// Follows the members of a stack. Those that carry nothing now get the share 0, and their state
-    /// as the value of their step.
+    /// Follows the members of a stack. Those that carry nothing now get the share 0, and their
+    /// state as the value of their step.
     pub fn follow_members(
         &mut self,
         at: Position,

@@ -453,7 +453,7 @@ fn reports_offline_memory_with_its_command() {
             |finding: &Finding| ["node-empty", "node-without-memory"].contains(&finding.rule.as_str());
         (found, machine.findings.iter().any(lacks_memory))
     };
-    // A node whose memory is offline is no placeholder.
+    // A node whose memory is offline is not a placeholder.
     let mut tree = four_nodes();
     tree.file(&format!("{NODES}/online"), "0-1,8-10\n");
     node(&mut tree, 10, 0, "", 0);

@@ -117,8 +117,8 @@ fn canonical_text(path: &Path) -> Option<String> {
     fs::canonicalize(path).ok()?.into_os_string().into_string().ok()
 }
 
-/// Places threads on the node with most of the files' I/O, if it has memory and usable CPUs; on none
-/// if the shares of several nodes are unknown.
+/// Places threads on the node with most of the files' I/O, if it has memory and usable CPUs; on
+/// none if the shares of several nodes are unknown.
 fn on_storage_node(topology: &Topology, found: &Resolved, threads: usize) -> Option<GroupPlacement> {
     let most = match found.nodes.as_slice() {
         [only] => only,

@@ -26,8 +26,8 @@ pub fn devices_of(
     if carrying.is_empty() {
         return Err(failure::unresolved(&found));
     }
-    // The share of each device applies to the bandwidth of all together; without shares, each has its
-    // own bandwidth.
+    // The share of each device applies to the bandwidth of all together; without shares, each has
+    // its own bandwidth.
     let total: Option<f64> = carrying.iter().map(|(_, device)| bytes_per_s(device)).sum();
     let rate = |near: &NearDevice, device: &Device| match near.share {
         Some(share) => total.map(|total| total * share.max(f64::MIN_POSITIVE)),

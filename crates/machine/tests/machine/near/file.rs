@@ -85,6 +85,16 @@ fn resolves_all_devices_of_btrfs() {
 }
 
 #[test]
+fn resolves_all_devices_of_bcachefs() {
+    let mut machine = machine();
+    machine.mount(61, "0:52", "/store", "bcachefs", "/dev/nvme0n1:/dev/nvme1n1", "");
+    machine.folder("/store/x", "0:52", 61);
+    let resolved = machine.resolve("/store/x");
+    assert_eq!(shares(&resolved), "nvme0n1 ?, nvme1n1 ?");
+    assert_eq!(rules(&resolved), ["near-shares-unknown"]);
+}
+
+#[test]
 fn resolves_zfs_pools_by_udev_labels() {
     let mut machine = machine();
     machine.partition("nvme0n1", "nvme0n1p1", "259:1");

@@ -25,6 +25,9 @@ fn resolves_names_and_pci_addresses() {
     let machine = two_cards();
     assert_eq!(machine.line("eth0"), "eth0 -> 0000:3b:00.0 -> node 1");
     assert_eq!(machine.line("3b:00.0"), "0000:3b:00.0 -> node 1");
+    let mut infiniband = two_cards();
+    infiniband.net("eth0", "type", "32");
+    assert_eq!(infiniband.line("eth0"), "eth0 -> 0000:3b:00.0 -> node 1");
     let resolved = machine.resolve("0000:17:00.0");
     assert_eq!((shares(&resolved), nodes(&resolved)), ("eth1 1".into(), "0 1".into()));
     assert!(resolved.findings.is_empty());
