@@ -501,3 +501,71 @@ proptest! {
         let _ = parse_threads(&String::from_utf8_lossy(&bytes));
     }
 }
+
+/// Returns the configuration of a QEMU with these arguments.
+fn configuration(arguments: &[&str]) -> GuestConfiguration {
+    let line = [&["qemu-system-x86_64"], arguments].concat().join("\0");
+    parse_command_line(line.as_bytes(), None).expect("a guest")
+}
+
+#[test]
+fn counts_processors_as_qemu_does() {
+    for (smp, vcpus) in [
+        ("sockets=1,cores=4,threads=2", 8),
+        ("maxcpus=8", 8),
+        ("4,maxcpus=8", 4),
+        ("cpus=6", 6),
+        ("dies=2,cores=3", 6),
+    ] {
+        assert_eq!(configuration(&["-smp", smp]).vcpus, Some(vcpus), "{smp}");
+    }
+}
+
+#[test]
+fn memory_devices_add_to_the_memory() {
+    let found = configuration(&[
+        "-m",
+        "size=1024M,slots=4,maxmem=8G",
+        "-object",
+        "memory-backend-ram,id=a,size=1G",
+        "-object",
+        "memory-backend-file,id=b,size=2G,mem-path=/data/pmem",
+        "-device",
+        r#"{"driver":"pc-dimm","memdev":"a"}"#,
+        "-device",
+        "nvdimm,memdev=b",
+    ]);
+    assert_eq!(found.memory_bytes, Some(2 << 30), "an nvdimm is a file");
+}
+
+#[test]
+fn disks_are_found_below_block_drivers_and_firmware_is_none() {
+    let disk = |path: &str| Attachment::Disk { path: path.into() };
+    let nvme = Attachment::PciFunction { address: "0000:01:00.0".into() };
+    for (arguments, expected) in [
+        (&["-drive", "file=/usr/share/OVMF_CODE.fd,if=pflash"][..], vec![]),
+        (
+            &[
+                "-blockdev",
+                r#"{"driver":"file","filename":"/fw","node-name":"s"}"#,
+                "-blockdev",
+                r#"{"driver":"raw","file":"s","node-name":"f"}"#,
+                "-machine",
+                "q35,pflash0=f",
+                "-blockdev",
+                r#"{"driver":"qcow2","file":{"driver":"luks","file":{"driver":"file","filename":"/a"}}}"#,
+            ],
+            vec![disk("/a")],
+        ),
+        (&["-drive", "file.driver=file,file.filename=/b"], vec![disk("/b")]),
+        (&["-drive", r#"file=json:{"file":{"filename":"/c"}}"#], vec![disk("/c")]),
+        (&["-drive", "file=nvme://0000:01:00.0/1"], vec![nvme.clone()]),
+        (&["-blockdev", r#"{"driver":"nvme","device":"01:00.0","namespace":1}"#], vec![nvme]),
+        (
+            &["-add-fd", "set=3,fd=19", "-netdev", "vhost-vdpa,vhostdev=/dev/fdset/3"],
+            vec![Attachment::InterfaceDescriptor { fd: 19 }],
+        ),
+    ] {
+        assert_eq!(configuration(arguments).attachments, expected, "{arguments:?}");
+    }
+}
