@@ -5,7 +5,7 @@
 //! rail alone, which a first part of the campaign measures; the second part measures each rail
 //! alone and both stripings, visited in turn.
 
-use crate::engine::remote::operation_at;
+use crate::engine::remote::{is_rate, operation_at};
 use crate::engine::{CellRequest, Engine as _, Perftest, RemoteEnd, VisitFigures};
 use crate::io::{checked_pairs, Placements};
 use crate::net::End;
@@ -114,6 +114,7 @@ pub fn run(
     let nodes = setting.topology.memory_nodes().len();
     let mut found = warnings::of_conditions(&before, &after, finished.busy_mhz, nodes);
     found.extend(campaign.warnings(&cells, &finished));
+    found.extend(campaign.unknown_shares(&placed, &cells));
     let complete = finished.complete();
     let method = PingMethod { engine: engine.engine(), version, rounds: finished.rounds(&options.rule) };
     let readings = std::mem::take(&mut finished.measured).into_iter().map(|measured| measured.reading);
@@ -177,19 +178,19 @@ impl Campaign<'_> {
         placed.iter().flat_map(of).collect()
     }
 
-    /// Returns for each placement and size the rails alone and both stripings.
+    /// Returns for each placement and size the rails alone and both stripings. Where a rail has no
+    /// bandwidth yet, no shares can be proportional to it.
     fn striped(&self, placed: &[Cell], alone: &[Cell], measured: &Finished) -> Vec<Cell> {
         let rails = self.options.rails.len();
         let mut cells = Vec::new();
         for (index, cell) in placed.iter().enumerate() {
             let own = index * rails..(index + 1) * rails;
-            let bandwidth =
-                |measured: &rounds::Measured| measured.reading.median().map_or(0.0, |ns| 1.0 / ns);
-            let shares: Vec<f64> =
-                measured.measured.get(own.clone()).unwrap_or_default().iter().map(bandwidth).collect();
+            let bandwidth = |measured: &rounds::Measured| measured.reading.median().map(|ns| 1.0 / ns);
+            let of_rails = measured.measured.get(own.clone()).unwrap_or_default().iter().map(bandwidth);
+            let shares: Option<Vec<f64>> = of_rails.map(|rate| rate.filter(|rate| is_rate(*rate))).collect();
             cells.extend(alone.get(own).unwrap_or_default().iter().cloned());
-            cells.push(cell.with(Striping::Even, &shares));
-            cells.push(cell.with(Striping::Measured, &shares));
+            cells.push(cell.with(Striping::Even, &vec![1.0; rails]));
+            cells.extend(shares.map(|shares| cell.with(Striping::Measured, &shares)));
         }
         cells
     }
@@ -247,6 +248,20 @@ impl Campaign<'_> {
             p99_ns: Summary::of(&p99, None),
             min_ns: tails.iter().map(|(_, min)| *min).min_by(f64::total_cmp),
         }
+    }
+
+    /// Returns a warning if some shares are unknown, because a rail was not measured alone.
+    fn unknown_shares(&self, placed: &[Cell], cells: &[Cell]) -> Option<Warning> {
+        let known = cells.iter().filter(|cell| cell.striping == Some(Striping::Measured)).count();
+        let unknown = placed.len() - known;
+        (unknown > 0 && !self.options.rails.is_empty()).then(|| Warning {
+            rule: "rail-not-measured".to_owned(),
+            message: format!(
+                "no division by bandwidth for {unknown} of {} placements: the time limit left a rail without a \
+                 measurement alone",
+                placed.len()
+            ),
+        })
     }
 
     fn warnings(&self, cells: &[Cell], finished: &Finished) -> Vec<Warning> {

@@ -1,7 +1,7 @@
 //! iperf3: arguments and JSON output (`iperf3(1)`, `--json`; esnet/iperf, `iperf_api.c`).
 
 use super::remote::RemoteEnd;
-use super::remote::{self, Figure};
+use super::remote::{self, is_rate, Figure};
 use super::tool::version_of;
 use super::visit::{CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
@@ -115,7 +115,7 @@ fn parse(stdout: &str) -> Result<Figure, String> {
     }
     let end = document.end.ok_or("no 'end' in JSON output")?;
     let sum = end.sum_received.ok_or("no 'sum_received' in JSON output")?;
-    if !(sum.bits_per_second > 0.0 && sum.bits_per_second.is_finite()) {
+    if !is_rate(sum.bits_per_second) || !is_rate(sum.seconds) {
         return Err("nothing was received".to_owned());
     }
     let ns = |percent: Option<f64>| {

@@ -5,7 +5,7 @@
 //! into a file.
 
 use super::remote::RemoteEnd;
-use super::remote::{self, split_operation, Figure};
+use super::remote::{self, is_rate, split_operation, Figure};
 use super::tool::version_of;
 use super::visit::{CellRequest, Engine, VisitFigures};
 use numaio_machine::probe::{Outcome, Probe, ProbeError};
@@ -139,7 +139,7 @@ fn parse(stdout: &str) -> Result<Figure, String> {
         return Err(format!("no figures in table row {row:?}"));
     };
     let bytes_per_s = finer(average, unit, bytes, rate);
-    if bytes_per_s <= 0.0 || !bytes_per_s.is_finite() {
+    if !is_rate(bytes_per_s) {
         return Err("nothing was measured".to_owned());
     }
     // perftest reports no CPU time, and its process spends most of it before and after.

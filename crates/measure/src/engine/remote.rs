@@ -73,12 +73,15 @@ impl RemoteEnd {
     }
 }
 
+/// Why output whose rate is not a value is rejected.
+const NOTHING_MEASURED: &str = "nothing was measured";
+
 /// Figures of one process of a tool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure {
     /// Bytes per second, above 0.
     pub bytes_per_s: f64,
-    /// Bytes moved.
+    /// Bytes moved, above 0.
     pub bytes: f64,
     /// Bytes moved during warm-up, per counted byte.
     pub warm_up: f64,
@@ -86,6 +89,12 @@ pub struct Figure {
     pub cpu_ns: Option<f64>,
     /// Remote CPU time.
     pub cpu_ns_there: Option<f64>,
+}
+
+/// Returns whether a value can be a measured rate. A rate that is 0, negative or not a number is no
+/// value, whichever program reports it.
+pub(crate) fn is_rate(value: f64) -> bool {
+    value > 0.0 && value.is_finite()
 }
 
 /// Parses the output of a tool's processes.
@@ -112,6 +121,9 @@ pub(super) fn read(
             (ended, _) => Err(failure_text(ended, output, outcome.peer_processes.get(index))),
         };
         let figure = figure.map_err(|why| failed(program, why))?;
+        if !is_rate(figure.bytes_per_s) || !is_rate(figure.bytes) {
+            return Err(failed(program, NOTHING_MEASURED.to_owned()));
+        }
         let sum = |one: Option<u64>, other: Option<f64>| Some(one?.saturating_add(other? as u64));
         figures.groups.push(vec![figure.bytes_per_s]);
         figures.bytes = figures.bytes.saturating_add(figure.bytes as u64);

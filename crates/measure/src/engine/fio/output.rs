@@ -3,6 +3,7 @@
 //! Lines before the first `{` are error messages. Only the required fields are declared, since
 //! others vary with the version.
 
+use crate::engine::remote::is_rate;
 use serde::Deserialize;
 
 /// Maximum number of jobs per process.
@@ -119,7 +120,11 @@ pub fn parse(text: &str) -> Result<Run, OutputError> {
     }
     let nothing = Run { ended_ms: document.timestamp_ms, ..Run::default() };
     let run = jobs().fold(nothing, |run, (_, job)| run.with(job));
-    match run.bytes > 0 && run.bytes_per_s.is_finite() {
+    // Bytes without a runtime have no rate.
+    let has_runtimes = jobs().all(|(_, job)| {
+        [&job.read, &job.write].into_iter().all(|side| side.io_bytes == 0 || side.runtime > 0)
+    });
+    match has_runtimes && is_rate(run.bytes_per_s) {
         true => Ok(run),
         false => Err(OutputError::Nothing),
     }

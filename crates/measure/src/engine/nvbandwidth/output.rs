@@ -2,6 +2,7 @@
 //!
 //! Only the required fields are declared, since others vary with the version.
 
+use crate::engine::remote::is_rate;
 use numaio_machine::devices::PciAddress;
 use numaio_machine::printable::is_unprintable;
 use serde::Deserialize;
@@ -146,7 +147,7 @@ impl Value {
             Self::Text(text) => text.trim().parse().ok()?,
             Self::Number(number) => *number,
         };
-        (number > 0.0 && number <= FASTEST_GB_PER_S).then_some(number)
+        (is_rate(number) && number <= FASTEST_GB_PER_S).then_some(number)
     }
 }
 
