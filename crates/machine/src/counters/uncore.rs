@@ -92,14 +92,8 @@ fn reason(names: &[String], counter: Counter) -> &'static str {
 /// Events of a PMU: counter, name, code and bytes of one event.
 fn events_of(root: &dyn Sysfs, pmu: &str, family: CoreFamily) -> Vec<(Counter, String, u64, f64)> {
     let is = |prefix: &str| pmu.strip_prefix(prefix).is_some_and(is_index);
-    if is("uncore_imc") {
-        let commands =
-            [(Counter::MemoryReadBytes, "cas_count_read"), (Counter::MemoryWriteBytes, "cas_count_write")];
-        let described = commands.into_iter().filter_map(|(counter, name)| {
-            let text = root.optional(&format!("{EVENT_SOURCES}/{pmu}/events/{name}"))?;
-            Some((counter, name.to_owned(), parse_event(&text)?, LINE_BYTES))
-        });
-        return described.collect();
+    if is("uncore_imc") || is("uncore_imc_free_running") {
+        return memory_controller_events(root, pmu);
     }
     if is("amd_umc") {
         // umc_cas_cmd: event 0x0a in bits 0 to 7, rdwrmask in bits 8 and 9.
@@ -122,6 +116,29 @@ fn events_of(root: &dyn Sysfs, pmu: &str, family: CoreFamily) -> Vec<(Counter, S
         return controllers.collect();
     }
     Vec::new()
+}
+
+/// Events of an Intel memory controller that count cache lines, as the kernel describes them.
+///
+/// Servers have `cas_count_read`, from Granite Rapids on one for each subchannel
+/// (`cas_count_read_sch0`). Clients have `data_reads`, or `data_read` of a free-running PMU
+/// (`arch/x86/events/intel/uncore_snb.c` and `uncore_snbep.c`).
+fn memory_controller_events(root: &dyn Sysfs, pmu: &str) -> Vec<(Counter, String, u64, f64)> {
+    let folder = format!("{EVENT_SOURCES}/{pmu}/events");
+    let event = |name: String| {
+        let stem = match name.rsplit_once("_sch") {
+            Some((stem, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => stem,
+            _ => name.as_str(),
+        };
+        let counter = match stem {
+            "cas_count_read" | "data_reads" | "data_read" => Counter::MemoryReadBytes,
+            "cas_count_write" | "data_writes" | "data_write" => Counter::MemoryWriteBytes,
+            _ => return None,
+        };
+        let config = parse_event(&root.optional(&format!("{folder}/{name}"))?)?;
+        Some((counter, name, config, LINE_BYTES))
+    };
+    root.names(&folder).into_iter().filter_map(event).collect()
 }
 
 /// Returns whether this is the end of a PMU's name: nothing, or an index as in `_3`.
@@ -201,5 +218,27 @@ mod tests {
         root.file(&format!("{EVENT_SOURCES}/arm_cmn_0/type"), "20\n");
         let (_, missing) = uncore_events(&root, CoreFamily::Neoverse, &nodes);
         assert!(missing[2].reason.contains("arm_cmn"));
+    }
+
+    #[test]
+    fn memory_controllers_have_several_names() {
+        for (pmu, names) in [
+            ("uncore_imc_0", ["cas_count_read_sch0", "cas_count_read_sch1", "cas_count_write_sch1"]),
+            ("uncore_imc", ["data_reads", "gt_requests", "data_writes"]),
+            ("uncore_imc_free_running_1", ["data_read", "data_total", "data_write"]),
+        ] {
+            let (mut root, nodes) = machine();
+            let folder = format!("{EVENT_SOURCES}/{pmu}");
+            root.file(&format!("{folder}/type"), "98\n").file(&format!("{folder}/cpumask"), "0\n");
+            for name in names {
+                root.file(&format!("{folder}/events/{name}"), "event=0xff,umask=0x20\n");
+                root.file(&format!("{folder}/events/{name}.scale"), "6.103515625e-5\n");
+            }
+            let (events, _) = uncore_events(&root, CoreFamily::SapphireRapids, &nodes);
+            let found = |counter| events.iter().filter(|event| event.counter == counter).count();
+            let expected = names.iter().filter(|name| name.contains("read")).count();
+            assert_eq!(found(Counter::MemoryReadBytes), expected, "{pmu}");
+            assert_eq!(found(Counter::MemoryWriteBytes), 1, "{pmu}");
+        }
     }
 }
