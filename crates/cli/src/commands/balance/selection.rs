@@ -22,14 +22,17 @@ impl<'a> Selection<'a> {
     /// Creates the selection of the arguments.
     ///
     /// # Errors
-    /// A named process does not exist.
+    /// A named process does not exist, or no process is in a named control group or service.
     pub fn new(args: &'a BalanceArgs, root: &dyn Sysfs) -> Result<Self, Failure> {
         let missing = args.pids.iter().find(|pid| process::start_time(root, **pid).is_none());
         match missing {
             Some(pid) => {
                 Err(Failure::new(format!("process {pid} not found")).hint("ps -e lists all processes"))
             }
-            None => Ok(Self { args, known: BTreeMap::new(), round: 0 }),
+            None => {
+                has_members(args, root)?;
+                Ok(Self { args, known: BTreeMap::new(), round: 0 })
+            }
         }
     }
 
@@ -70,4 +73,23 @@ impl<'a> Selection<'a> {
             }
         }
     }
+}
+
+/// Requires a process in each named control group and service: a misspelt name selects nothing.
+fn has_members(args: &BalanceArgs, root: &dyn Sysfs) -> Result<(), Failure> {
+    if args.cgroups.is_empty() && args.units.is_empty() {
+        return Ok(());
+    }
+    let groups: Vec<String> =
+        process::pids(root).into_iter().filter_map(|pid| control_group(root, pid)).collect();
+    let has = |test: &dyn Fn(&str) -> bool| groups.iter().any(|group| test(group));
+    if let Some(path) = args.cgroups.iter().find(|path| !has(&|group| is_in_group(group, path))) {
+        return Err(Failure::usage(format!("no process is in control group '{path}'"))
+            .hint("systemd-cgls lists control groups and their processes"));
+    }
+    if let Some(unit) = args.units.iter().find(|unit| !has(&|group| unit_of(group) == Some(unit.as_str()))) {
+        return Err(Failure::usage(format!("service '{unit}' has no process"))
+            .hint("systemctl list-units --state=running lists running services"));
+    }
+    Ok(())
 }
