@@ -63,7 +63,7 @@ fn doubt(row: &PublishedRow, found: &DeviceExpectation, is_engine_known: bool) -
     (is_claim && !is_engine_known).then(|| format!("the engine '{}' is not recognized", row.engine))
 }
 
-/// Returns numaio's clause, or what the set lacks: who reads it cannot measure the paths.
+/// Returns numaio's clause, or what the set lacks: a reader cannot measure its paths.
 fn reason(set: &PublishedSet, found: &DeviceExpectation) -> String {
     use numaio_schema::UnknownDifference::PathsNotMeasured;
     match (&set.memory, found.difference) {

@@ -26,6 +26,7 @@ pub struct FieldError {
 /// Values of which some are unknown.
 pub type Values = Vec<Option<f64>>;
 
+/// Returns the error of a field.
 pub fn error(field: &str, expected: &'static str) -> FieldError {
     FieldError { field: field.to_owned(), expected }
 }
@@ -50,6 +51,7 @@ pub fn number(value: &Value, name: &str) -> Result<Option<u32>, FieldError> {
     number.map(Some).ok_or_else(|| error(name, "a whole number or null"))
 }
 
+/// Returns the items of a list.
 pub fn array<'a>(value: &'a Value, name: &str) -> Result<&'a [Value], FieldError> {
     value.as_array().map(Vec::as_slice).ok_or_else(|| error(name, "a list"))
 }
