@@ -68,10 +68,10 @@ fn reason(set: &PublishedSet, found: &DeviceExpectation) -> String {
     use numaio_schema::UnknownDifference::PathsNotMeasured;
     match (&set.memory, found.difference) {
         (MemoryMatrix::Distances(_), BandwidthDifference::Unknown { reason: PathsNotMeasured }) => {
-            "hop distances are no bandwidth: the paths were not measured".to_owned()
+            "hop distances are not bandwidth: the paths were not measured".to_owned()
         }
         (MemoryMatrix::Other(unit), BandwidthDifference::Unknown { reason: PathsNotMeasured }) => {
-            format!("a matrix in '{unit}' is no bandwidth: the paths were not measured")
+            format!("a matrix in '{unit}' is not bandwidth: the paths were not measured")
         }
         (_, BandwidthDifference::Unknown { reason: PathsNotMeasured }) => {
             "the paths were not measured".to_owned()
