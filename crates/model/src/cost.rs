@@ -6,14 +6,14 @@
 //! bandwidths, if accesses overlap, or of their latencies, if they depend on each other. Which of
 //! both holds, and for which share of the time, is unknown without counters: bounds state this.
 
-use crate::diagnose::{measured, MachineEvidence};
+use crate::diagnose::{basis, by_direction, MachineEvidence};
 use numaio_machine::devices::{Device, DeviceKind};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
-    AccessBasis, DeviceCost, DeviceUse, LatencyRecord, MemoryCost, PairShare, ProgramTraffic, Slowdown,
-    StreamRecord, UnknownPart,
+    AccessBasis, BandwidthDifference, DeviceCost, DeviceExpectation, DeviceUse, LatencyRecord, MemoryCost,
+    PairShare, ProgramTraffic, Slowdown, StreamRecord, UnknownPart,
 };
 use std::collections::BTreeMap;
 
@@ -234,14 +234,15 @@ fn device_costs(
         remedy: "numaio topology lists devices and why a node is unknown".into(),
     })?;
     let topology = evidence.machine.topology;
-    let position = topology.devices.iter().position(|known| known.has_name(name));
-    let directions = measured(&evidence.machine, target, position);
+    let known = topology.devices.iter().find(|known| known.has_name(name));
+    let mut directions = by_direction(&evidence.machine, name, target, known);
+    directions.retain(|one| one.nodes.len() > 1);
     if directions.is_empty() {
         let what = format!("the bandwidth of {name} by node");
         return Err(UnknownPart { name: what, remedy: format!("run numaio model --node {target}") });
     }
     // The kernel counts bytes of storage only.
-    let is_storage = position.is_some_and(|position| is_storage(&topology.devices[position]));
+    let is_storage = known.is_some_and(is_storage);
     let is_used = |direction: Direction| {
         let rate = match direction {
             Direction::Read => traffic.storage_read,
@@ -252,8 +253,9 @@ fn device_costs(
     let memory = shares(&traffic.bytes_on);
     let used = directions.into_iter().filter(|one| is_used(one.direction));
     let costs = used.filter_map(|one| {
-        let slowdown = io_slowdown(&one.by_node, &memory)?;
-        Some(DeviceCost { device: name.clone(), direction: one.direction, slowdown, basis: one.title })
+        let slowdown = io_slowdown(&one, &memory)?;
+        let basis = basis(topology, &one);
+        Some(DeviceCost { device: name.clone(), direction: one.direction, slowdown, basis })
     });
     Ok(costs.collect())
 }
@@ -262,14 +264,17 @@ fn is_storage(device: &Device) -> bool {
     matches!(device.kind, DeviceKind::Block | DeviceKind::Nvme | DeviceKind::StorageController)
 }
 
+/// Returns by which factor buffers on a node slow down I/O; `None` if it is unknown.
+fn factor(of: &DeviceExpectation, node: NodeId) -> Option<f64> {
+    of.lost_share(node).filter(|lost| *lost < 1.0).map(|lost| 1.0 / (1.0 - lost))
+}
+
 /// Returns the slowdown of I/O whose buffers are where the program's memory is; `None` if no node
-/// of it was measured. Buffers may be on any of these nodes.
-fn io_slowdown(by_node: &BTreeMap<NodeId, f64>, memory: &BTreeMap<NodeId, f64>) -> Option<Slowdown> {
-    let best = by_node.values().copied().max_by(f64::total_cmp).filter(|best| *best > 0.0)?;
-    let factors: Vec<(f64, f64)> = memory
-        .iter()
-        .filter_map(|(node, share)| Some((*share, best / by_node.get(node).filter(|rate| **rate > 0.0)?)))
-        .collect();
+/// of it has a value. Buffers may be on any of these nodes, and a device with an unknown limit may
+/// lose nothing.
+fn io_slowdown(of: &DeviceExpectation, memory: &BTreeMap<NodeId, f64>) -> Option<Slowdown> {
+    let factors: Vec<(f64, f64)> =
+        memory.iter().filter_map(|(node, share)| Some((*share, factor(of, *node)?))).collect();
     let known: f64 = factors.iter().map(|(share, _)| share).sum();
     if known <= 0.0 {
         return None;
@@ -279,7 +284,12 @@ fn io_slowdown(by_node: &BTreeMap<NodeId, f64>, memory: &BTreeMap<NodeId, f64>) 
     let (low, high) = large.fold((f64::INFINITY, 1.0), |(low, high): (f64, f64), (_, factor)| {
         (low.min(*factor), high.max(*factor))
     });
-    Some(Slowdown { expected: Some(expected), low: if low.is_finite() { low } else { 1.0 }, high })
+    let is_unknown = matches!(of.difference, BandwidthDifference::Unknown { .. });
+    Some(Slowdown {
+        expected: (!is_unknown || high <= 1.0).then_some(expected),
+        low: if low.is_finite() && !is_unknown { low } else { 1.0 },
+        high,
+    })
 }
 
 /// Returns the slowdown of the complete run time. Its parts are a mean of the above, and of time
@@ -304,20 +314,18 @@ fn best_node(
         .devices
         .iter()
         .filter_map(|device| {
-            let position = topology.devices.iter().position(|known| known.has_name(&device.device));
-            Some(measured(&evidence.machine, device.node?, position))
+            let known = topology.devices.iter().find(|known| known.has_name(&device.device));
+            Some(by_direction(&evidence.machine, &device.device, device.node?, known))
         })
         .flatten()
+        .filter(|one| one.nodes.len() > 1)
         .collect();
     if times.is_empty() && directions.is_empty() {
         return None;
     }
     let score = |node: NodeId| {
         let access: f64 = times.iter().filter_map(|(_, times)| times.get(&(node, node))).product();
-        let io = directions.iter().filter_map(|one| {
-            let best = one.by_node.values().copied().fold(0.0, f64::max);
-            Some(best / one.by_node.get(&node)?)
-        });
+        let io = directions.iter().filter_map(|one| factor(one, node));
         access * io.product::<f64>()
     };
     let least = nodes.iter().map(score).min_by(f64::total_cmp)?;
@@ -331,6 +339,7 @@ fn best_node(
 mod tests {
     use super::*;
     use numaio_machine::topology::Topology;
+    use numaio_schema::{DeviceBandwidth, ExpectationSource, ExpectedBandwidth, UnknownDifference};
 
     /// Local accesses take 1, those of the other node 2 by bandwidth and 1.5 by latency.
     fn times() -> Vec<(AccessBasis, AccessTimes)> {
@@ -404,11 +413,31 @@ mod tests {
 
     #[test]
     fn io_slows_down_by_the_shares_of_its_buffers() {
-        let by_node = BTreeMap::from([(NodeId(0), 4e9), (NodeId(1), 2e9)]);
+        let node = |node, class, bytes_per_s| ExpectedBandwidth {
+            node: NodeId(node),
+            class,
+            bytes_per_s,
+            source: ExpectationSource::Path,
+            path_bytes_copied_per_s: None,
+        };
+        let of = |difference| DeviceExpectation {
+            device: "sda".into(),
+            node: Some(NodeId(0)),
+            direction: Direction::Read,
+            limit: DeviceBandwidth::Unknown { measure: String::new() },
+            beside: Vec::new(),
+            difference,
+            nodes: vec![node(0, 1, 4e9), node(1, 2, 2e9)],
+        };
+        let by_node = of(BandwidthDifference::Some);
         let memory = shares(&BTreeMap::from([(NodeId(0), 1.0), (NodeId(1), 3.0)]));
         let found = io_slowdown(&by_node, &memory).expect("a slowdown");
         assert_eq!(found, Slowdown { expected: Some(1.75), low: 1.0, high: 2.0 });
         let unmeasured = BTreeMap::from([(NodeId(7), 1.0)]);
         assert_eq!(io_slowdown(&by_node, &unmeasured), None);
+        assert_eq!(io_slowdown(&of(BandwidthDifference::None), &memory), Some(Slowdown::NONE));
+        let reason = UnknownDifference::LimitUnknown;
+        let unknown = io_slowdown(&of(BandwidthDifference::Unknown { reason }), &memory);
+        assert_eq!(unknown, Some(Slowdown { expected: None, low: 1.0, high: 2.0 }));
     }
 }

@@ -52,8 +52,8 @@ pub use diagnose::{diagnose, filter_by_devices, MachineEvidence};
 pub use fit::{fit, refit, ClassOptions};
 pub use fleet_summary::{fleet_host_summary, fleet_summary, FleetNameError};
 pub use guests::{
-    extreme_nodes, guest_status, plan_guests, ExtremeNodes, GuestPlanError, GuestPlanInputs, GuestTarget,
-    PlannedGuests,
+    extreme_nodes, guest_status, plan_guests, remote_symptoms, ExtremeNodes, GuestPlanError, GuestPlanInputs,
+    GuestTarget, PlannedGuests,
 };
 pub use interleave::interleave_weights;
 pub use interrupt_costs::{interrupt_loss, interrupt_notes, InterruptLoss};

@@ -5,17 +5,17 @@ use numaio_machine::near::{NearDevice, Resolved};
 use numaio_machine::process::Process;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
-use numaio_schema::{DeviceUse, Nearness, ProcessStatus};
+use numaio_schema::{DeviceUse, MachineExpectation, Nearness, ProcessStatus};
 use std::collections::BTreeMap;
 
 /// Returns the current placement of a process and the devices behind its open files.
 ///
-/// `best` returns the best nodes for devices on a node, including that node.
+/// What the devices are `expected` to transfer shows what remoteness costs them.
 pub fn status(
     topology: &Topology,
     process: &Process,
     open: &Resolved,
-    best: &dyn Fn(NodeId) -> NodeSet,
+    expected: &MachineExpectation,
 ) -> ProcessStatus {
     let mut threads_on: BTreeMap<NodeId, u32> = BTreeMap::new();
     for thread in &process.threads {
@@ -27,10 +27,12 @@ pub fn status(
     let allowed = allowed.fold(CpuSet::new(), |all, cpus| all.union(cpus));
     let devices = used_devices(topology, open);
     let bytes_on = process.pages.as_ref().map(|pages| pages.anonymous.clone());
-    let device_nodes: NodeSet = devices.iter().filter_map(|device| device.node).collect();
-    let near = device_nodes.iter().fold(device_nodes.clone(), |near, node| near.union(&best(node)));
-    let nearness = (!device_nodes.is_empty()).then(|| Nearness {
-        threads: share(threads_on.iter().map(|(node, count)| (*node, u64::from(*count))), &near),
+    let near: NodeSet = devices.iter().filter_map(|device| device.node).collect();
+    let threads = || threads_on.iter().map(|(node, count)| (*node, u64::from(*count)));
+    let buffers = bytes_on.clone().filter(|on| !on.is_empty()).unwrap_or_else(|| threads().collect());
+    let nearness = (!near.is_empty()).then(|| Nearness {
+        bandwidth_loss: bandwidth_loss(topology, open, expected, &buffers),
+        threads: share(threads(), &near),
         memory: bytes_on.as_ref().and_then(|on| share(on.iter().map(|(node, bytes)| (*node, *bytes)), &near)),
         near,
     });
@@ -44,6 +46,23 @@ pub fn status(
         devices,
         nearness,
     }
+}
+
+/// Returns the loss of the most affected device with buffers on nodes, in bytes or threads.
+fn bandwidth_loss(
+    topology: &Topology,
+    open: &Resolved,
+    expected: &MachineExpectation,
+    buffers: &BTreeMap<NodeId, u64>,
+) -> Option<f64> {
+    let all = buffers.values().fold(0u64, |all, amount| all.saturating_add(*amount));
+    let shares = buffers.iter().map(|(node, amount)| (*node, *amount as f64 / all.max(1) as f64)).collect();
+    let of_device = |near: &NearDevice| {
+        let device = topology.devices.get(near.index)?;
+        expected.loss(&device.distinct_name(&topology.devices), &shares)
+    };
+    let losses: Option<Vec<f64>> = open.devices.iter().map(of_device).collect();
+    losses?.into_iter().reduce(f64::max)
 }
 
 /// Returns the devices behind the open files of a process.
@@ -80,11 +99,15 @@ fn share(amounts: impl Iterator<Item = (NodeId, u64)>, near: &NodeSet) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaio_machine::devices::DeviceKind;
+    use numaio_machine::devices::{Device, DeviceKind, Locality};
     use numaio_machine::ids::CpuId;
     use numaio_machine::near::{NearNode, Step};
     use numaio_machine::process::{Pages, Thread};
     use numaio_machine::topology::Cpu;
+    use numaio_machine::workload::Direction;
+    use numaio_schema::{
+        BandwidthDifference, DeviceBandwidth, DeviceExpectation, ExpectationSource, ExpectedBandwidth,
+    };
 
     /// CPUs 0 to 7, two on each of four nodes.
     fn topology() -> Topology {
@@ -101,6 +124,27 @@ mod tests {
             core_kind: None,
         };
         Topology { cpus: (0..8).map(cpu).collect(), ..Topology::default() }
+    }
+
+    fn sda() -> Device {
+        Device {
+            kind: DeviceKind::Block,
+            names: vec!["sda".into()],
+            name_classes: BTreeMap::new(),
+            pci: None,
+            path: String::new(),
+            ids: None,
+            class: None,
+            model: String::new(),
+            driver: None,
+            locality: Locality { node: Some(NodeId(1)), ..Locality::default() },
+            link: None,
+            upstream: Vec::new(),
+            power: None,
+            irqs: Vec::new(),
+            sriov: None,
+            port_bits_per_s: None,
+        }
     }
 
     fn process() -> Process {
@@ -150,23 +194,49 @@ mod tests {
     #[test]
     fn computes_near_shares_of_threads_and_memory() {
         let (topology, process) = (topology(), process());
-        let alone = status(&topology, &process, &open(), &NodeSet::one);
+        let alone = status(&topology, &process, &open(), &MachineExpectation::default());
         assert_eq!(alone.devices[0].reached_via, "/data -> sda");
         let nearness = alone.nearness.expect("a device with a node");
         assert_eq!((nearness.threads, nearness.memory, nearness.is_remote()), (Some(0.5), Some(0.75), true));
-        // With a model that puts nodes 1 and 3 in one class, nothing is remote.
-        let class = |_| [NodeId(1), NodeId(3)].into_iter().collect();
-        let with_model = status(&topology, &process, &open(), &class).nearness.expect("a device with a node");
-        assert_eq!(
-            (with_model.threads, with_model.memory, with_model.is_remote()),
-            (Some(1.0), Some(1.0), false)
-        );
+        assert_eq!((nearness.bandwidth_loss, nearness.is_free()), (None, false), "unknown");
+    }
+
+    /// Remoteness is a fact, and its cost depends on the device.
+    #[test]
+    fn loss_of_bandwidth_follows_the_device() {
+        let process = process();
+        let topology = Topology { devices: vec![sda()], ..topology() };
+        let loss = |difference| {
+            let node = |node, class, bytes_per_s| ExpectedBandwidth {
+                node: NodeId(node),
+                class,
+                bytes_per_s,
+                source: ExpectationSource::Path,
+                path_bytes_copied_per_s: None,
+            };
+            let of_device = DeviceExpectation {
+                device: "sda".into(),
+                node: Some(NodeId(1)),
+                direction: Direction::Read,
+                limit: DeviceBandwidth::Unknown { measure: String::new() },
+                beside: Vec::new(),
+                difference,
+                nodes: vec![node(1, 1, 10.0), node(3, 2, 6.0)],
+            };
+            let expected = MachineExpectation { devices: vec![of_device], at_once: Vec::new() };
+            status(&topology, &process, &open(), &expected).nearness.expect("a device with a node")
+        };
+        // A quarter of the memory is on node 3.
+        let some = loss(BandwidthDifference::Some);
+        assert!(some.bandwidth_loss.is_some_and(|loss| (loss - 0.1).abs() < 1e-9), "{some:?}");
+        let none = loss(BandwidthDifference::None);
+        assert_eq!((none.bandwidth_loss, none.is_remote(), none.is_free()), (Some(0.0), true, true));
     }
 
     #[test]
     fn process_without_devices_has_no_nearness() {
         let no_devices = Resolved { devices: Vec::new(), nodes: Vec::new(), ..open() };
-        let found = status(&topology(), &process(), &no_devices, &NodeSet::one);
+        let found = status(&topology(), &process(), &no_devices, &MachineExpectation::default());
         assert_eq!((found.nearness, found.threads_on.len()), (None, 2));
     }
 }

@@ -115,11 +115,15 @@ fn lines(page: &mut TextPage, write: impl Fn(&mut TextPage, &str), texts: impl I
 
 /// Formats a cost: `45 % of device read of devices on node 7, according to the copy model`.
 pub(crate) fn cost(cost: &Cost) -> String {
+    let is_negligible = cost.is_negligible();
     match cost {
         Cost::Nothing => "none by itself".to_owned(),
         Cost::Unknown { measure: find_out } => format!("unknown: {find_out}"),
         Cost::Known { target, losses, basis } => {
-            let losses: Vec<String> = losses.iter().map(loss).collect();
+            let losses: Vec<String> = match is_negligible {
+                true => vec!["no loss of bandwidth expected".to_owned()],
+                false => losses.iter().map(loss).collect(),
+            };
             let of = target.map(|node| format!(" of devices on node {node}")).unwrap_or_default();
             format!("{}{of}, according to {basis}", losses.join(", "))
         }
@@ -136,6 +140,7 @@ fn loss(loss: &Loss) -> String {
     let (least, most) = (percent(loss.low), percent(loss.high));
     match least == most {
         true => format!("{most} %{of}"),
+        false if least == "0" => format!("at most {most} %{of}"),
         false => format!("{least} to {most} %{of}"),
     }
 }

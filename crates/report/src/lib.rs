@@ -16,6 +16,7 @@ mod csv;
 mod device_matrix;
 mod devices_text;
 mod doctor_text;
+mod expectation_text;
 mod fleet;
 mod fleet_run_text;
 mod gpu_text;
@@ -74,6 +75,7 @@ pub use csv::{csv, fleet_csv};
 pub use device_matrix::device_matrix_text;
 pub use devices_text::devices_text;
 pub use doctor_text::doctor_text;
+pub use expectation_text::expectation_text;
 pub use fleet::{
     balloons, fleet_check_text, fleet_host_text, fleet_html, fleet_summary_text, node_features,
     slurm_actions, FleetPage, GroupTopology,

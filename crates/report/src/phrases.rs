@@ -8,7 +8,7 @@ use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::surroundings::{Hypervisor, Surroundings};
 use numaio_machine::topology::{CoreKind, Identity, Node, Topology};
 use numaio_machine::units::{format_size, BandwidthUnit};
-use numaio_schema::View;
+use numaio_schema::{Nearness, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Formats a count with its noun: `1 node`, `2 nodes`.
@@ -351,4 +351,8 @@ pub(crate) fn view_title(view: &View) -> String {
         title if title.is_empty() => short(&view.name),
         title => title,
     }
+}
+/// Formats the expected loss of bandwidth of the most affected device.
+pub(crate) fn bandwidth_lost(nearness: &Nearness) -> String {
+    nearness.bandwidth_loss.map_or_else(|| "unknown".to_owned(), |loss| format!("{:.0} %", loss * 100.0))
 }

@@ -1,6 +1,6 @@
 //! Problems that cost I/O bandwidth on a machine, and their fixes.
 
-use crate::MachineSource;
+use crate::{MachineSource, NEGLIGIBLE_LOSS};
 use numaio_machine::checkup::Fix;
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::ids::NodeId;
@@ -94,6 +94,11 @@ impl Cost {
             Self::Unknown { .. } => None,
             Self::Nothing => Some(0.0),
         }
+    }
+
+    /// Returns whether the losses are known and too small to measure.
+    pub fn is_negligible(&self) -> bool {
+        self.most().is_some_and(|most| most < NEGLIGIBLE_LOSS)
     }
 }
 

@@ -6,6 +6,10 @@ use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::units::format_significant;
 use numaio_machine::workload::Direction;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Shares of a bandwidth below this are too small to measure.
+pub const NEGLIGIBLE_LOSS: f64 = 0.01;
 
 /// The bandwidth of a device in one direction with buffers on each node: measured with the device,
 /// or expected as min(limit of the device, path / sharers), which is an upper bound.
@@ -151,6 +155,20 @@ impl MachineExpectation {
     pub fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a DeviceExpectation> {
         self.devices.iter().filter(move |of| of.device == name)
     }
+
+    /// Returns the share of its bandwidth that a device loses in its worse direction with `shares` of
+    /// its buffers on nodes; `None` if it is unknown.
+    ///
+    /// With an unknown limit only buffers on the best paths are known to lose nothing.
+    pub fn loss(&self, name: &str, shares: &BTreeMap<NodeId, f64>) -> Option<f64> {
+        let of_direction = |of: &DeviceExpectation| {
+            let loss = of.loss(shares)?;
+            let is_known = !matches!(of.difference, BandwidthDifference::Unknown { .. });
+            (is_known || loss < NEGLIGIBLE_LOSS).then_some(loss)
+        };
+        let losses: Option<Vec<f64>> = self.of(name).map(of_direction).collect();
+        losses?.into_iter().reduce(f64::max)
+    }
 }
 
 impl DifferenceAtOnce {
@@ -181,6 +199,20 @@ impl DeviceExpectation {
     /// Returns a node's share of the best node's bandwidth, from 0 to 1.
     pub fn of_best(&self, node: NodeId) -> Option<f64> {
         Some(self.of(node)?.bytes_per_s / self.best_bytes_per_s()?)
+    }
+
+    /// Returns the share of the best node's bandwidth that buffers on a node lose, from 0 to 1: 0 if
+    /// the nodes do not differ, and `None` if the node has no value.
+    pub fn lost_share(&self, node: NodeId) -> Option<f64> {
+        let of_best = self.of_best(node)?;
+        Some(if self.difference == BandwidthDifference::None { 0.0 } else { 1.0 - of_best })
+    }
+
+    /// Returns the loss with `shares` of the buffers on nodes, whose bandwidths add up (Li et al.,
+    /// Equation 1); `None` if a node with a share has no value.
+    pub fn loss(&self, shares: &BTreeMap<NodeId, f64>) -> Option<f64> {
+        let used = shares.iter().filter(|(_, share)| **share > 0.0);
+        used.map(|(node, share)| Some(share * self.lost_share(*node)?)).sum()
     }
 
     /// Returns the nodes of a class.
@@ -343,6 +375,19 @@ mod tests {
         assert_eq!(classes, ["1-2", "0"]);
         assert_eq!(found.of_best(NodeId(0)), Some(0.5));
         assert_eq!(found.of_best(NodeId(3)), None);
+        let shares = |list: &[(u32, f64)]| list.iter().map(|(node, share)| (NodeId(*node), *share)).collect();
+        assert_eq!(found.loss(&shares(&[(0, 0.5), (1, 0.5)])), Some(0.25));
+        assert_eq!(found.loss(&shares(&[(3, 0.5), (1, 0.5)])), None, "node 3 has no value");
+        let machine = |difference| MachineExpectation {
+            devices: vec![DeviceExpectation { difference, ..found.clone() }],
+            at_once: Vec::new(),
+        };
+        let lost = |difference, node| machine(difference).loss("eth0", &shares(&[(node, 1.0)]));
+        assert_eq!(lost(BandwidthDifference::Some, 0), Some(0.5));
+        assert_eq!(lost(BandwidthDifference::None, 0), Some(0.0));
+        let unknown = BandwidthDifference::Unknown { reason: UnknownDifference::LimitUnknown };
+        assert_eq!((lost(unknown, 0), lost(unknown, 1)), (None, Some(0.0)));
+        assert_eq!(machine(unknown).loss("eth1", &shares(&[(1, 1.0)])), None);
         assert_eq!(found.measured_at(), None);
     }
 }

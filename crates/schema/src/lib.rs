@@ -86,7 +86,7 @@ pub use document::{
 };
 pub use expectation::{
     BandwidthDifference, DeviceExpectation, DifferenceAtOnce, ExpectationSource, ExpectedBandwidth,
-    MachineExpectation, UnknownDifference,
+    MachineExpectation, UnknownDifference, NEGLIGIBLE_LOSS,
 };
 pub use fleet::{DeviationMap, Fact, FactKind, FigureKey, FigureRow, FleetData, FleetHost, HostHistory};
 pub use fleet_check::{

@@ -1,5 +1,6 @@
 //! The devices and nodes of handles.
 
+use crate::MachineExpectation;
 use numaio_machine::near::Resolved;
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +14,14 @@ pub struct NearDocument {
     pub machine: String,
     /// The handles, in the order of the command line.
     pub handles: Vec<Resolved>,
+    /// What the devices of the handles can transfer with buffers on each node.
+    #[serde(default)]
+    pub expected: MachineExpectation,
 }
 
 impl NearDocument {
     /// Creates the document of a machine's handles.
-    pub fn new(machine: String, handles: Vec<Resolved>) -> Self {
-        Self { schema: Self::SCHEMA.to_owned(), machine, handles }
+    pub fn new(machine: String, handles: Vec<Resolved>, expected: MachineExpectation) -> Self {
+        Self { schema: Self::SCHEMA.to_owned(), machine, handles, expected }
     }
 }

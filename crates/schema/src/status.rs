@@ -1,5 +1,6 @@
 //! Where running programs are, relative to the devices they use.
 
+use crate::NEGLIGIBLE_LOSS;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
@@ -66,12 +67,16 @@ pub struct DeviceUse {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Nearness {
-    /// Near nodes: the nodes of the devices, and with a model those of their best class.
+    /// Near nodes: the nodes of the devices.
     pub near: NodeSet,
     /// Share of threads that run on near nodes.
     pub threads: Option<f64>,
     /// Share of memory on near nodes.
     pub memory: Option<f64>,
+    /// Share of its bandwidth that the most affected device is expected to lose because memory is
+    /// not near, or threads if the memory is unknown; from 0 to 1, and `None` if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth_loss: Option<f64>,
 }
 
 /// A program that could not be inspected.
@@ -85,6 +90,11 @@ pub struct UnreadableProcess {
 }
 
 impl Nearness {
+    /// Returns whether the devices are known to lose no bandwidth by what is remote.
+    pub fn is_free(&self) -> bool {
+        self.bandwidth_loss.is_some_and(|loss| loss < NEGLIGIBLE_LOSS)
+    }
+
     /// Returns whether part of the threads or memory is remote from the devices.
     pub fn is_remote(&self) -> bool {
         let is_partial = |share: Option<f64>| share.is_some_and(|share| share < NEAR_SHARE);

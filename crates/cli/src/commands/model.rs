@@ -2,6 +2,7 @@
 
 use super::confirm;
 use super::measuring::{self, measure, options, MeasuredMachine};
+use super::{placement, tape_io};
 use crate::balancing::pause;
 use crate::failure::{self, Failure};
 use crate::load_args::LoadArgs;
@@ -17,7 +18,7 @@ use numaio_machine::topology::Topology;
 use numaio_measure::Options;
 use numaio_model::ClassOptions;
 use numaio_report::TextStyle;
-use numaio_schema::{ClassRule, Model};
+use numaio_schema::{ClassRule, MachineExpectation, Model};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -108,7 +109,7 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.from {
         let text = input::read_text(path)?;
         let model = Model::from_json(&text).map_err(|error| failure::not_a_model(path, &text, &error))?;
-        print(common, args, &numaio_model::refit(model, rule))?;
+        print(common, args, &numaio_model::refit(model, rule), None)?;
         return Ok(ExitCode::SUCCESS);
     }
     let machine = measuring::pick(common)?;
@@ -130,7 +131,10 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let model = numaio_model::fit(record, &topology, rule);
     let provenance = &model.record.provenance;
     let saved = save.then(|| measuring::save(common, Kind::Model, provenance, &model, &topology));
-    print(common, args, &model)?;
+    let io = tape_io::measured(common, &machine, &topology)?;
+    let mut expected = placement::expectation(&topology, std::slice::from_ref(&model), &io);
+    expected.devices.retain(|of| of.node.is_some_and(|node| options.targets.contains(node)));
+    print(common, args, &model, Some(&expected))?;
     let can_ask = machine.is_live() && args.format == Format::Table && !args.json && load.is_empty();
     if args.confirm.is_some() || (can_ask && confirm::wants_confirmation(common, &topology, &devices)) {
         // A tape plays each run once.
@@ -187,14 +191,21 @@ pub(in crate::commands) fn node_of_device(
     })
 }
 
-fn print(common: &Common, args: &ModelArgs, model: &Model) -> Result<(), Failure> {
+/// Prints a model, as a table with what the nodes cost the devices of its targets.
+fn print(
+    common: &Common,
+    args: &ModelArgs,
+    model: &Model,
+    expected: Option<&MachineExpectation>,
+) -> Result<(), Failure> {
     let format = if args.json { Format::Json } else { args.format };
     output::print(&match format {
         Format::Json => json(model)?,
         Format::Listing => numaio_report::model_listing(model),
         Format::Table => {
             let style = TextStyle { stats: args.stats, ..output::style(common) };
-            numaio_report::model_text(model, &style)
+            let devices = expected.map(|expected| numaio_report::expectation_text(expected, &style));
+            format!("{}{}", numaio_report::model_text(model, &style), devices.unwrap_or_default())
         }
     })
 }

@@ -1,14 +1,17 @@
 //! `numaio near`: resolution of handles to devices and nodes.
 
+use super::{placement, tape_io};
 use crate::failure::{self, Failure};
 use crate::machine::Machine;
 use crate::options::Common;
 use crate::output;
 use crate::output::json;
 use clap::Args as ClapArgs;
+use numaio_machine::devices::Device;
 use numaio_machine::discover::discover;
 use numaio_machine::near::{resolve, Handle, ResolveContext, Resolved};
-use numaio_schema::NearDocument;
+use numaio_machine::topology::Topology;
+use numaio_schema::{MachineExpectation, NearDocument};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -51,13 +54,36 @@ pub fn run(common: &Common, args: &ResolveArgs) -> Result<ExitCode, Failure> {
         return Err(failure::unresolved(unknown));
     }
     let without_device = found.iter().any(|found| found.devices.is_empty());
+    let expected = expectation(common, &machine, &topology, &found)?;
+    let style = output::style(common);
     let text = match args.json {
-        true => json(&NearDocument::new(topology.identity.fingerprint.clone(), found))?,
-        false => numaio_report::near_text(&found, args.explain, &output::style(common)),
+        true => json(&NearDocument::new(topology.identity.fingerprint.clone(), found, expected))?,
+        false => {
+            let devices = numaio_report::expectation_text(&expected, &style);
+            format!("{}{devices}", numaio_report::near_text(&found, args.explain, &style))
+        }
     };
     match &args.output {
         Some(path) => drop(output::write(path, &text)?),
         None => output::print(&text)?,
     }
     Ok(if without_device { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Returns what the devices of handles can transfer, and what their nodes' devices can together.
+fn expectation(
+    common: &Common,
+    machine: &Machine,
+    topology: &Topology,
+    found: &[Resolved],
+) -> Result<MachineExpectation, Failure> {
+    let models = placement::models(common, machine, topology, None)?;
+    let io = tape_io::measured(common, machine, topology)?;
+    let devices = found.iter().flat_map(|found| &found.devices);
+    let devices: Vec<&Device> = devices.filter_map(|near| topology.devices.get(near.index)).collect();
+    let names: Vec<String> = devices.iter().map(|device| device.distinct_name(&topology.devices)).collect();
+    let mut expected = placement::expectation(topology, &models, &io);
+    expected.devices.retain(|of| names.contains(&of.device));
+    expected.at_once.retain(|of| names.iter().any(|name| of.devices.contains(name)));
+    Ok(expected)
 }

@@ -1,6 +1,6 @@
 //! `numaio status`: the nodes of running processes, and which are remote to their devices.
 
-use super::placement;
+use super::{placement, tape_io};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::{integer, Common};
@@ -9,14 +9,11 @@ use crate::output::json;
 use clap::Args;
 use numaio_machine::discover::discover_quick;
 use numaio_machine::guests;
-use numaio_machine::ids::NodeId;
 use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext, Resolved, RULE_DENIED};
 use numaio_machine::process;
-use numaio_machine::set::NodeSet;
 use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
-use numaio_model::{BandwidthSubject, RankingSources};
-use numaio_schema::{Model, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
+use numaio_schema::{MachineExpectation, ProcessStatus, Status, UnreadableProcess, STATUS_SCHEMA};
 use std::iter;
 use std::panic::resume_unwind;
 use std::process::ExitCode;
@@ -49,11 +46,8 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
     }
     let topology = discover_quick(&machine);
     let models = placement::models(common, &machine, &topology, None)?;
-    let models: Vec<&Model> = models.iter().collect();
-    let counters = placement::factors(common, &topology);
-    let sources =
-        RankingSources { models: &models, counters: counters.as_ref(), ..RankingSources::default() };
-    let best = |node: NodeId| numaio_model::best_nodes(&topology, BandwidthSubject::on(node), sources);
+    let io = tape_io::measured(common, &machine, &topology)?;
+    let expected = placement::expectation(&topology, &models, &io);
     let mut status = Status {
         schema: STATUS_SCHEMA.to_owned(),
         machine: topology.identity.fingerprint.clone(),
@@ -66,10 +60,15 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
         true => process::pids(&machine).into_iter().filter(is_other).collect(),
         false => args.pids.clone(),
     };
-    let inspection = Inspection { machine: &machine, topology: &topology, own: OwnConnections::default() };
+    let inspection = Inspection {
+        machine: &machine,
+        topology: &topology,
+        expected: &expected,
+        own: OwnConnections::default(),
+    };
     let found = in_two_threads(&pids, |pid| match args.all {
-        true => inspection.process_with_devices(*pid, &best),
-        false => inspection.process(*pid, &best).map(Some),
+        true => inspection.process_with_devices(*pid),
+        false => inspection.process(*pid).map(Some),
     });
     for (pid, found) in pids.into_iter().zip(found) {
         match found {
@@ -92,34 +91,28 @@ pub fn run(common: &Common, args: &StatusArgs) -> Result<ExitCode, Failure> {
     Ok(if status.unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A function that returns the best nodes for devices on a node.
-type BestNodes<'a> = &'a (dyn Fn(NodeId) -> NodeSet + Sync);
-
 /// Inspects processes of this machine.
 struct Inspection<'a> {
     machine: &'a Machine,
     topology: &'a Topology,
+    expected: &'a MachineExpectation,
     own: OwnConnections,
 }
 
 impl Inspection<'_> {
-    fn process(&self, pid: u32, best: BestNodes) -> Result<ProcessStatus, ReadErrorKind> {
+    fn process(&self, pid: u32) -> Result<ProcessStatus, ReadErrorKind> {
         let process = process::read(self.machine, pid)?;
-        Ok(self.with_guest(numaio_place::status(self.topology, &process, &self.open(pid)?, best)))
+        Ok(self.with_guest(numaio_place::status(self.topology, &process, &self.open(pid)?, self.expected)))
     }
 
     /// Inspects a process that uses a device; of others, threads and pages are not read.
-    fn process_with_devices(
-        &self,
-        pid: u32,
-        best: BestNodes,
-    ) -> Result<Option<ProcessStatus>, ReadErrorKind> {
+    fn process_with_devices(&self, pid: u32) -> Result<Option<ProcessStatus>, ReadErrorKind> {
         let open = self.open(pid)?;
         if open.devices.is_empty() {
             return Ok(None);
         }
         let process = process::read(self.machine, pid)?;
-        Ok(Some(self.with_guest(numaio_place::status(self.topology, &process, &open, best))))
+        Ok(Some(self.with_guest(numaio_place::status(self.topology, &process, &open, self.expected))))
     }
 
     /// Names the virtual machine that a process runs.

@@ -19,19 +19,19 @@ struct Subject<'a> {
     topology: &'a Topology,
     guest: &'a Guest,
     devices: &'a [GuestDevice],
-    best: &'a dyn Fn(NodeId) -> NodeSet,
+    best: &'a dyn Fn(&GuestDevice) -> NodeSet,
     name: String,
     /// Share of memory on each node; empty if unknown.
     memory: BTreeMap<NodeId, f64>,
 }
 
-/// Returns the symptoms of a guest. `best` returns the best nodes for devices on a node, including
-/// that node.
+/// Returns the symptoms of a guest. `best` returns the best nodes for a device with a node,
+/// including that node.
 pub fn guest_symptoms(
     topology: &Topology,
     guest: &Guest,
     devices: &[GuestDevice],
-    best: &dyn Fn(NodeId) -> NodeSet,
+    best: &dyn Fn(&GuestDevice) -> NodeSet,
 ) -> Vec<Symptom> {
     let bytes = guest.memory.as_ref().map(|memory| memory.bytes_on()).unwrap_or_default();
     let all = bytes.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
@@ -76,7 +76,7 @@ impl Subject<'_> {
     /// Memory that the DMA of a device reaches over other nodes.
     fn remote_memory(&self) -> Vec<Symptom> {
         let remote = |(device, node): (&GuestDevice, NodeId)| {
-            let near = (self.best)(node);
+            let near = (self.best)(device);
             let away: f64 =
                 self.memory.iter().filter(|(on, _)| !near.contains(**on)).map(|(_, share)| share).sum();
             if away <= TOLERATED {
@@ -176,10 +176,9 @@ impl Subject<'_> {
 
     /// Threads that move packets or blocks, on nodes remote from every device of the guest.
     fn remote_io_threads(&self) -> Option<Symptom> {
-        let virtual_devices =
-            self.devices.iter().filter(|device| device.kind != GuestDeviceKind::Passthrough);
-        let device_nodes: NodeSet = virtual_devices.clone().filter_map(|device| device.node).collect();
-        let near = device_nodes.iter().fold(NodeSet::new(), |near, node| near.union(&(self.best)(node)));
+        let is_virtual = |device: &&GuestDevice| device.kind != GuestDeviceKind::Passthrough;
+        let located = self.devices.iter().filter(is_virtual).filter(|device| device.node.is_some());
+        let near = located.clone().fold(NodeSet::new(), |near, device| near.union(&(self.best)(device)));
         let serves = |thread: &&GuestThread| matches!(thread.role, ThreadRole::Vhost | ThreadRole::Io { .. });
         let threads = self.guest.threads.iter().filter(serves);
         let away: Vec<String> = threads
@@ -196,7 +195,7 @@ impl Subject<'_> {
             away.len()
         );
         let evidence = format!("/proc/{}/task/*/stat: {}", self.guest.pid, away.join(", "));
-        let device = virtual_devices.filter(|device| device.node.is_some()).find_map(|it| it.device.clone());
+        let device = located.clone().find_map(|it| it.device.clone());
         Some(Symptom {
             finding: self.finding(
                 Severity::Warning,
@@ -206,7 +205,7 @@ impl Subject<'_> {
                 "Pin them.".to_owned(),
             ),
             device: None,
-            target: device_nodes.first(),
+            target: located.filter_map(|device| device.node).min(),
             effect: Effect::Unquantified(
                 "numaio bench net and numaio bench disk measure each node".to_owned(),
             ),

@@ -150,7 +150,7 @@ impl Host {
 
     fn symptoms(&self) -> Vec<Symptom> {
         let (topology, devices) = self.devices();
-        guest_symptoms(&topology, &self.guest(), &devices, &NodeSet::one)
+        guest_symptoms(&topology, &self.guest(), &devices, &|device| device.node.into_iter().collect())
     }
 
     fn rules(&self) -> Vec<String> {

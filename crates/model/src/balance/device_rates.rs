@@ -1,10 +1,12 @@
-//! How fast a device is with buffers on each node, by measured I/O or by copies.
+//! How fast a device is with buffers on each node, for a balancer.
 
-use crate::{capacities, CapacityInputs};
+use crate::device_bandwidth::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
+use crate::{capacities, select_model, CapacityInputs};
+use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;
 use numaio_machine::workload::Direction;
-use numaio_schema::{Capacities, IoRecord, Model, NodeCapacity, SharingModel};
+use numaio_schema::{DeviceExpectation, IoRecord, SharingModel};
 use std::collections::BTreeMap;
 
 /// Rates of a device by node, in bytes per second.
@@ -18,39 +20,25 @@ pub struct DeviceRates {
     pub cap_bytes_per_s: Option<f64>,
 }
 
-/// Returns the rates of a device on a node, for traffic of which `read_share` is device reads.
+/// Returns the rates of a device, for traffic of which `read_share` is device reads.
 ///
-/// Measured I/O (`records` of the device, newest first) precedes copies (`models` of the machine).
-/// A direction with at least 1 % of the traffic must be known.
-pub fn device_rates(
-    node: NodeId,
-    read_share: f64,
-    models: &[&Model],
-    records: &[&IoRecord],
-    memory_only: &NodeSet,
-) -> DeviceRates {
+/// They are measured, or at most its limit and the paths, of which its nodes' ratios count. A
+/// direction with at least 1 % of the traffic must be known.
+pub fn device_rates(evidence: BandwidthEvidence<'_>, device: &Device, read_share: f64) -> DeviceRates {
     let shares = [(Direction::Read, read_share), (Direction::Write, 1.0 - read_share)];
     let shares: Vec<(Direction, f64)> = shares.into_iter().filter(|(_, share)| *share >= 0.01).collect();
-    let model = models.iter().find(|model| model.targets.iter().any(|target| target.target == node)).copied();
-    let inputs = |direction| CapacityInputs {
-        records,
-        model,
-        link_bytes_per_s: None,
-        direction,
-        operation: None,
-        memory_only,
+    let name = device.name();
+    let of = |(direction, _): &(Direction, f64)| {
+        (*direction, expect_bandwidth(evidence, BandwidthSubject::of(device, &name), *direction, &[]))
     };
-    let measured = |direction| capacities(&inputs(direction), &[]).ok().map(|fit| fit.capacities);
-    let of_io = |direction| measured(direction).map(|found| rates_of_nodes(&found)).unwrap_or_default();
-    let of_copies = |direction| copied_rates(node, direction, models);
-    if let Some(by_node) = combine(&shares, of_io) {
-        // The cap of a mix of directions is not measured.
-        let only = (shares.len() == 1).then(|| shares.first()).flatten();
-        let cap_bytes_per_s = only.and_then(|(direction, _)| cap(&measured(*direction)?));
-        return DeviceRates { by_node, is_measured: true, cap_bytes_per_s };
-    }
-    let by_node = combine(&shares, of_copies).unwrap_or_default();
-    DeviceRates { by_node, is_measured: false, cap_bytes_per_s: None }
+    let expected: BTreeMap<Direction, DeviceExpectation> = shares.iter().map(of).collect();
+    let rates = |direction| expected.get(&direction).map(rates_of_classes).unwrap_or_default();
+    let Some(by_node) = combine(&shares, rates) else { return DeviceRates::default() };
+    let is_measured = expected.values().all(|of| of.measured_at().is_some());
+    // The cap of a mix of directions is not measured.
+    let only = shares.first().filter(|_| is_measured && shares.len() == 1);
+    let cap_bytes_per_s = only.and_then(|(direction, _)| cap(evidence, device, *direction));
+    DeviceRates { by_node, is_measured, cap_bytes_per_s }
 }
 
 /// Combines rates of directions: each byte takes its direction's time.
@@ -70,32 +58,39 @@ fn combine(
     (!combined.is_empty()).then_some(combined)
 }
 
-/// Returns the highest measured rate of each node.
-fn rates_of_nodes(found: &Capacities) -> BTreeMap<NodeId, f64> {
-    let of_node = |node: &NodeCapacity| {
-        let rates = node.streams.iter().map(|streams| streams.estimate.bytes_per_s);
-        (node.node, rates.fold(0.0, f64::max))
+/// Returns the mean rate of each node's class, so that noise within a class moves nothing.
+fn rates_of_classes(of: &DeviceExpectation) -> BTreeMap<NodeId, f64> {
+    let mean = |class: &NodeSet| {
+        let rates = class.iter().filter_map(|node| Some(of.of(node)?.bytes_per_s));
+        rates.sum::<f64>() / class.len() as f64
     };
-    found.nodes.iter().map(of_node).collect()
+    let of_class = |class: NodeSet| {
+        let mean = mean(&class);
+        class.iter().map(|node| (node, mean)).collect::<Vec<_>>()
+    };
+    of.classes().into_iter().flat_map(of_class).collect()
 }
 
 /// Returns the cap of the device, if mixes were measured and most probably nodes share only a cap.
 ///
 /// A wrong model costs an ineffective move, after which the program stays longer.
-fn cap(found: &Capacities) -> Option<f64> {
+fn cap(evidence: BandwidthEvidence<'_>, device: &Device, direction: Direction) -> Option<f64> {
+    let of_device: Vec<&IoRecord> =
+        evidence.records.iter().filter(|record| device.has_name(&record.device.name)).copied().collect();
+    let target = device.locality.node?;
+    let inputs = CapacityInputs {
+        records: &of_device,
+        model: select_model(evidence.models.iter().copied(), target, &[direction]),
+        link_bytes_per_s: None,
+        direction,
+        operation: None,
+        memory_only: &evidence.topology.memory_only_nodes(),
+    };
+    let found = capacities(&inputs, &[]).ok()?.capacities;
     let probable = found.sharing.first()?;
     let is_capped = probable.model == SharingModel::Bytes;
     let cap = probable.parameters.iter().find(|parameter| parameter.name == "cap")?;
     (is_capped && found.fitted_mixes > 0).then_some(cap.value)
-}
-
-/// Returns the mean rate of each node's class, so that noise within a class moves nothing.
-fn copied_rates(node: NodeId, direction: Direction, models: &[&Model]) -> BTreeMap<NodeId, f64> {
-    let targets = models.iter().flat_map(|model| &model.targets).filter(|target| target.target == node);
-    let mut directions = targets.flat_map(|target| &target.directions);
-    let Some(found) = directions.find(|found| found.direction == direction) else { return BTreeMap::new() };
-    let classes = found.classes.iter();
-    classes.flat_map(|class| class.nodes.iter().map(|node| (node, class.mean_bytes_copied_per_s))).collect()
 }
 
 #[cfg(test)]
@@ -113,10 +108,5 @@ mod tests {
         assert_eq!(combined.len(), 2, "a node must be known in both directions");
         assert!((combined[&NodeId(0)] - 1e9).abs() < 1.0 && (combined[&NodeId(1)] - 2e9).abs() < 1.0);
         assert_eq!(combine(&shares, |_| BTreeMap::new()), None);
-    }
-
-    #[test]
-    fn unmeasured_device_has_no_rates() {
-        assert_eq!(device_rates(NodeId(0), 1.0, &[], &[], &NodeSet::new()), DeviceRates::default());
     }
 }

@@ -1,30 +1,26 @@
 //! Costs of symptoms according to measurements, most costly first.
 //!
-//! A cost is based on measured I/O of the device, otherwise on the copy model of its node,
-//! otherwise on the registers of its link. Without any of these it is unknown, with the command
+//! A cost is based on measured I/O of the device, otherwise on its limit and the copy model of its
+//! node, otherwise on the registers of its link. Without any of these it is unknown, with the command
 //! that would measure it.
 
 #[cfg(test)]
 mod tests;
 
+use crate::device_bandwidth::{bench_command, expect_bandwidth, BandwidthEvidence, BandwidthSubject};
 use crate::interrupt_costs::interrupt_loss;
-use crate::model_selection::of_target;
-use crate::select_model;
-use crate::views::{copy_views, io_views};
-use crate::ViewSubject;
 use numaio_machine::checkup::{Effect, Symptom};
+use numaio_machine::devices::Device;
+use numaio_machine::findings::Severity;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
-use numaio_schema::{Cost, DiagnosedFinding, IoRecord, Loss, Model, View};
+use numaio_schema::{
+    BandwidthDifference, Cost, DeviceBandwidth, DeviceExpectation, DiagnosedFinding, IoRecord, Loss, Model,
+    UnknownDifference, NEGLIGIBLE_LOSS,
+};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Share of a class's best value by which members may be lower in views; costs do not depend on it.
-const CLASS_LEVEL: f64 = 0.1;
-
-/// Losses below this share of a bandwidth are too small to measure.
-const NEGLIGIBLE: f64 = 0.01;
 
 /// Evidence about a machine.
 #[derive(Debug, Clone, Copy)]
@@ -39,26 +35,24 @@ pub struct MachineEvidence<'a> {
     pub interrupts: &'a [IoRecord],
 }
 
-/// Bandwidth by node toward a target in one direction.
-pub(crate) struct MeasuredDirection {
-    pub direction: Direction,
-    pub by_node: BTreeMap<NodeId, f64>,
-    pub title: String,
-}
-
 /// Estimates the cost of each symptom and sorts them, most costly first. Unknown costs follow, by
-/// severity, and symptoms without cost come last.
+/// severity, and symptoms without cost come last. A symptom that was expected to cost bandwidth and
+/// does not is a note.
 pub fn diagnose(evidence: &MachineEvidence, symptoms: Vec<Symptom>) -> Vec<DiagnosedFinding> {
     let mut found: Vec<DiagnosedFinding> = symptoms
         .into_iter()
-        .map(|symptom| DiagnosedFinding {
-            cost: cost(evidence, &symptom),
-            finding: symptom.finding,
-            fix: symptom.fix,
+        .map(|symptom| {
+            let cost = cost(evidence, &symptom);
+            let mut finding = symptom.finding;
+            if matches!(cost, Cost::Known { .. }) && cost.is_negligible() {
+                finding.severity = finding.severity.min(Severity::Note);
+            }
+            DiagnosedFinding { finding, cost, fix: symptom.fix }
         })
         .collect();
     found.sort_by(|a, b| {
         let rank = |it: &DiagnosedFinding| match &it.cost {
+            Cost::Known { .. } if it.cost.is_negligible() => 2,
             Cost::Known { .. } => 0,
             Cost::Unknown { .. } => 1,
             Cost::Nothing => 2,
@@ -86,15 +80,12 @@ fn cost(evidence: &MachineEvidence, symptom: &Symptom) -> Cost {
             basis: "the speed and width of the link".to_owned(),
         },
         Effect::AnyOf { nodes, direction, share } => {
-            let wanted =
-                |measured: &&MeasuredDirection| direction.is_none_or(|only| only == measured.direction);
-            modeled_cost(evidence, symptom, &|measured| {
-                Some(measured).filter(wanted).and_then(|measured| loss_on_any(measured, nodes, *share))
+            let wanted = |of: &&DeviceExpectation| direction.is_none_or(|only| only == of.direction);
+            modeled_cost(evidence, symptom, &|of| {
+                Some(of).filter(wanted).and_then(|of| loss_on_any(of, nodes, *share))
             })
         }
-        Effect::Shares(shares) => {
-            modeled_cost(evidence, symptom, &|measured| loss_by_shares(measured, shares))
-        }
+        Effect::Shares(shares) => modeled_cost(evidence, symptom, &|of| loss_by_shares(of, shares)),
     }
 }
 
@@ -105,7 +96,7 @@ fn measured_interrupts(evidence: &MachineEvidence, symptom: &Symptom) -> Option<
         .then(|| interrupt_loss(evidence.topology, evidence.interrupts, device))??;
     let basis =
         format!("{} with interrupts on node {} and on node {}", device.name(), lost.own, lost.current);
-    Some(match lost.losses.first().is_some_and(|loss| loss.high >= NEGLIGIBLE) {
+    Some(match lost.losses.first().is_some_and(|loss| loss.high >= NEGLIGIBLE_LOSS) {
         true => Cost::Known { target: Some(lost.own), losses: lost.losses, basis },
         false => Cost::Nothing,
     })
@@ -115,32 +106,52 @@ fn measured_interrupts(evidence: &MachineEvidence, symptom: &Symptom) -> Option<
 fn modeled_cost(
     evidence: &MachineEvidence,
     symptom: &Symptom,
-    lost: &dyn Fn(&MeasuredDirection) -> Option<Loss>,
+    lost: &dyn Fn(&DeviceExpectation) -> Option<Loss>,
 ) -> Cost {
     let targets: NodeSet = match symptom.target {
         Some(target) => NodeSet::one(target),
         None => evidence.topology.device_nodes(),
     };
     let of_target = |target: NodeId| {
-        let measured = measured(evidence, target, symptom.device);
-        let mut losses: Vec<Loss> = measured.iter().filter_map(lost).collect();
-        losses.sort_by(|a, b| b.high.total_cmp(&a.high));
-        let titles: BTreeSet<&str> = measured.iter().map(|measured| measured.title.as_str()).collect();
-        let basis = titles.into_iter().collect::<Vec<&str>>().join("; ");
-        losses.first()?;
+        let expected = expectations(evidence, target, symptom.device);
+        // A comparison needs the values of several nodes.
+        let known = expected.iter().filter(|of| of.nodes.len() > 1);
+        let mut found: Vec<(Loss, &DeviceExpectation)> =
+            known.filter_map(|of| Some((lost(of)?, of))).collect();
+        found.sort_by(|a, b| b.0.high.total_cmp(&a.0.high));
+        // Of several devices the one that loses most counts in each direction.
+        let mut worst: Vec<(Loss, &DeviceExpectation)> = Vec::new();
+        for (loss, of) in found {
+            if worst.iter().all(|(known, _)| known.direction != loss.direction) {
+                worst.push((loss, of));
+            }
+        }
+        let titles: BTreeSet<String> = worst.iter().map(|(_, of)| basis(evidence.topology, of)).collect();
+        let basis = titles.into_iter().collect::<Vec<String>>().join("; ");
+        worst.first()?;
+        let losses = worst.into_iter().map(|(loss, _)| loss).collect();
         Some(Cost::Known { target: Some(target), losses, basis })
     };
     let costs = targets.iter().filter_map(of_target);
     let worst = costs.max_by(|a, b| a.most().unwrap_or(0.0).total_cmp(&b.most().unwrap_or(0.0)));
     match worst {
-        Some(cost) if cost.most().is_some_and(|most| most < NEGLIGIBLE) => Cost::Nothing,
         Some(cost) => cost,
-        None => unmeasured_cost(evidence, &targets),
+        None => unmeasured_cost(evidence, symptom, &targets),
     }
 }
 
 /// Returns an unknown cost with the command that would measure it.
-fn unmeasured_cost(evidence: &MachineEvidence, targets: &NodeSet) -> Cost {
+fn unmeasured_cost(evidence: &MachineEvidence, symptom: &Symptom, targets: &NodeSet) -> Cost {
+    let expected = targets.iter().flat_map(|target| expectations(evidence, target, symptom.device));
+    let is_too_slow = |of: &DeviceExpectation| {
+        let reason = UnknownDifference::PathsNotMeasured;
+        of.difference != BandwidthDifference::Unknown { reason } && of.nodes.is_empty()
+    };
+    if let Some(of) = expected.into_iter().find(is_too_slow) {
+        let device = symptom.device.and_then(|index| evidence.topology.devices.get(index));
+        let measure = bench_command(&of.device, device.map(|device| device.kind));
+        return Cost::Unknown { measure: format!("run {measure}: copies are slower than the device may be") };
+    }
     if evidence.topology.memory_nodes().len() < 2 {
         // With one memory node, buffers have no alternative.
         return Cost::Nothing;
@@ -154,81 +165,78 @@ fn unmeasured_cost(evidence: &MachineEvidence, targets: &NodeSet) -> Cost {
     Cost::Unknown { measure: find_out.to_owned() }
 }
 
-/// Returns both directions, each by measured I/O of the device or else by the copy model. The
-/// newest measurement counts; interrupted ones only count where nothing else is known.
-pub(crate) fn measured(
+/// Returns what the devices of a symptom can transfer from several nodes, by direction: its device,
+/// else all devices of the target that carry data, else the paths of the target.
+fn expectations(evidence: &MachineEvidence, target: NodeId, device: Option<usize>) -> Vec<DeviceExpectation> {
+    let topology = evidence.topology;
+    let devices: Vec<&Device> = match device.and_then(|index| topology.devices.get(index)) {
+        Some(device) => vec![device],
+        None => topology.devices_on(target).filter(|device| device.carries_data()).collect(),
+    };
+    if devices.is_empty() {
+        return by_direction(evidence, "", target, None);
+    }
+    let of = |device: &Device| {
+        by_direction(evidence, &device.distinct_name(&topology.devices), target, Some(device))
+    };
+    devices.into_iter().flat_map(of).collect()
+}
+
+/// Returns what a device on a target can transfer from each node, by direction; `None` for one that
+/// is not in the topology, of which only the paths are known.
+pub(crate) fn by_direction(
     evidence: &MachineEvidence,
+    name: &str,
     target: NodeId,
-    device: Option<usize>,
-) -> Vec<MeasuredDirection> {
-    let subject =
-        ViewSubject { machine: &evidence.topology.identity.fingerprint, target, level: CLASS_LEVEL };
-    let device = device.and_then(|index| evidence.topology.devices.get(index));
-    let of_device = evidence
-        .io
-        .iter()
-        .filter(|record| device.is_some_and(|device| device.has_name(&record.device.name)))
-        .flat_map(|record| io_views(record, &subject));
-    // A comparison needs the values of several nodes.
-    let mut of_device: Vec<View> = of_device.filter(|view| view.nodes.len() > 1).collect();
-    of_device.sort_by_key(|view| view.incomplete);
-    let first = |direction: Direction| {
-        let view = of_device.iter().find(|view| view.direction == Some(direction));
-        let by_io = view.map(|view| MeasuredDirection {
-            direction,
-            by_node: by_node(view),
-            title: view.title.clone(),
-        });
-        by_io.or_else(|| of_model(evidence, &subject, direction))
+    device: Option<&Device>,
+) -> Vec<DeviceExpectation> {
+    let models: Vec<&Model> = evidence.models.iter().collect();
+    let records: Vec<&IoRecord> = evidence.io.iter().collect();
+    let known = BandwidthEvidence { topology: evidence.topology, models: &models, records: &records };
+    let subject = BandwidthSubject { name, node: Some(target), device };
+    [Direction::Write, Direction::Read]
+        .map(|direction| expect_bandwidth(known, subject, direction, &[]))
+        .to_vec()
+}
+
+/// Names the evidence of an expectation.
+pub(crate) fn basis(topology: &Topology, of: &DeviceExpectation) -> String {
+    let device = &of.device;
+    if of.measured_at().is_some() {
+        return format!("I/O measured with {device}");
+    }
+    let valued: NodeSet = of.nodes.iter().map(|value| value.node).collect();
+    let incomplete = match topology.data_nodes().difference(&valued) {
+        missing if missing.is_empty() => String::new(),
+        missing => format!(", which is incomplete (no value for {})", format_nodes(&missing)),
     };
-    [Direction::Write, Direction::Read].into_iter().filter_map(first).collect()
-}
-
-/// Returns the selected copy model's bandwidths of a direction, or `None` for a single node.
-fn of_model(
-    evidence: &MachineEvidence,
-    subject: &ViewSubject,
-    direction: Direction,
-) -> Option<MeasuredDirection> {
-    let model = select_model(evidence.models, subject.target, &[direction])?;
-    let views = copy_views(model, subject).into_iter();
-    let view = views.filter(|view| view.nodes.len() > 1).find(|view| view.direction == Some(direction))?;
-    let missing = of_target(model, subject.target).find(|one| one.direction == direction)?.missing.clone();
-    let title = match missing.is_empty() {
-        true => "the copy model".to_owned(),
-        false => format!("the copy model, which is incomplete (no value for {})", format_nodes(&missing)),
+    let limit = match (device.as_str(), &of.limit) {
+        ("", _) => String::new(),
+        (_, DeviceBandwidth::Known { .. }) => format!(" and the limit of {device}"),
+        (_, DeviceBandwidth::Unknown { .. }) => format!("; the limit of {device} is unknown"),
     };
-    Some(MeasuredDirection { direction, by_node: by_node(&view), title })
-}
-
-fn by_node(view: &View) -> BTreeMap<NodeId, f64> {
-    view.nodes.iter().map(|value| (value.node, value.value)).collect()
-}
-
-fn best(measured: &MeasuredDirection) -> Option<f64> {
-    measured.by_node.values().copied().max_by(f64::total_cmp).filter(|best| *best > 0.0)
+    format!("the copy model{incomplete}{limit}")
 }
 
 /// Returns the loss if the buffers of a `share` are on an unknown one of the nodes; the others lose
-/// nothing (Equation 1 again).
-fn loss_on_any(measured: &MeasuredDirection, nodes: &NodeSet, share: f64) -> Option<Loss> {
-    let best = best(measured)?;
-    let lost =
-        nodes.iter().filter_map(|node| measured.by_node.get(&node)).map(|value| share * (1.0 - value / best));
+/// nothing (Li et al., Equation 1).
+fn loss_on_any(of: &DeviceExpectation, nodes: &NodeSet, share: f64) -> Option<Loss> {
+    let lost = nodes.iter().filter_map(|node| Some(share * of.lost_share(node)?));
     let (least, most) =
         lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| (least.min(lost), most.max(lost)));
-    least.is_finite().then_some(Loss { direction: Some(measured.direction), low: least, high: most })
+    least.is_finite().then(|| loss(of, least, most))
 }
 
-/// Returns the loss by the shares of buffers per node, whose bandwidths add up (Li et al., Equation
-/// 1), or `None` if a node with a share was not measured.
-fn loss_by_shares(measured: &MeasuredDirection, shares: &BTreeMap<NodeId, f64>) -> Option<Loss> {
-    let best = best(measured)?;
-    let parts = shares.iter().filter(|(_, share)| **share > 0.0);
-    let values: Option<Vec<f64>> =
-        parts.map(|(node, share)| Some(share * measured.by_node.get(node)?)).collect();
-    let lost = 1.0 - values?.iter().sum::<f64>() / best;
-    Some(Loss { direction: Some(measured.direction), low: lost.max(0.0), high: lost.max(0.0) })
+/// Returns the loss by the shares of buffers per node, or `None` if a node with a share has no value.
+fn loss_by_shares(of: &DeviceExpectation, shares: &BTreeMap<NodeId, f64>) -> Option<Loss> {
+    let lost = of.loss(shares)?.max(0.0);
+    Some(loss(of, lost, lost))
+}
+
+/// Returns a loss; a device with an unknown limit may lose nothing.
+fn loss(of: &DeviceExpectation, low: f64, high: f64) -> Loss {
+    let is_unknown = matches!(of.difference, BandwidthDifference::Unknown { .. });
+    Loss { direction: Some(of.direction), low: if is_unknown { 0.0 } else { low }, high }
 }
 
 /// Keeps the symptoms of the given devices and of the machine as a whole.

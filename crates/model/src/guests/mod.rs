@@ -6,4 +6,4 @@ mod status;
 
 pub use extremes::{extreme_nodes, ExtremeNodes};
 pub use packing::{plan_guests, GuestPlanError, GuestPlanInputs, GuestTarget, PlannedGuests};
-pub use status::guest_status;
+pub use status::{guest_status, remote_symptoms};

@@ -95,9 +95,11 @@ fn shares(amounts: impl Iterator<Item = (NodeId, f64)>) -> Option<BTreeMap<NodeI
     (sum > 0.0).then(|| amounts.into_iter().map(|(node, amount)| (node, amount / sum)).collect())
 }
 
-/// Returns the move that puts a program near its devices; `None` if it is near, or has none.
+/// Returns the move that puts a program near its devices; `None` if it is near, has none, or costs
+/// them no bandwidth where it is.
 pub fn remote_advice(program: &TopProgram) -> Option<String> {
-    let nearness = program.nearness.as_ref().filter(|nearness| nearness.is_remote())?;
+    let nearness =
+        program.nearness.as_ref().filter(|nearness| nearness.is_remote() && !nearness.is_free())?;
     let target = program.devices.iter().find_map(|used| Some((used.node?, used.device.as_str())));
     let (node, device) = target?;
     let moved = match nearness.threads.is_some_and(|share| share < 1.0) {

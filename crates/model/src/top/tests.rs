@@ -70,7 +70,7 @@ fn used_device() -> DeviceUse {
 }
 
 fn nearness(threads: f64, memory: Option<f64>) -> Option<Nearness> {
-    Some(Nearness { near: NodeSet::one(NodeId(3)), threads: Some(threads), memory })
+    Some(Nearness { near: NodeSet::one(NodeId(3)), threads: Some(threads), memory, bandwidth_loss: None })
 }
 
 #[test]
@@ -103,6 +103,8 @@ fn remote_share_of_a_program_with_devices_is_the_larger_one() {
     assert_eq!(remote_advice(&program).as_deref(), Some("move to node 3 (sda)"));
     program.nearness = nearness(1.0, Some(0.5));
     assert_eq!(remote_advice(&program).as_deref(), Some("move memory to node 3 (sda)"));
+    program.nearness.as_mut().expect("a device").bandwidth_loss = Some(0.0);
+    assert_eq!(remote_advice(&program), None, "a move gains nothing");
     program.nearness = nearness(1.0, None);
     assert_eq!(remote_advice(&program), None, "near");
 }

@@ -6,6 +6,7 @@ use super::matrix::table_style;
 use super::page::HtmlPage;
 use crate::bundle::MachineDocuments;
 use crate::device_matrix::{legend, short_form};
+use crate::expectation_text::{self, COLUMNS};
 use crate::phrases::{self, count, FindingGroup};
 use crate::record_header::date;
 use crate::subjects;
@@ -15,6 +16,7 @@ use maud::{html, Markup, PreEscaped};
 use numaio_machine::devices::{Device, DeviceMatrix};
 use numaio_machine::topology::{Distances, Topology};
 use numaio_machine::units::format_size;
+use numaio_schema::MachineExpectation;
 
 /// The maximum number of devices in the table, which limits the size of the page.
 const MOST_DEVICES: usize = 300;
@@ -44,7 +46,7 @@ pub(super) fn lead(machine: &MachineDocuments) -> Markup {
 }
 
 /// Writes the drawing, the tables of nodes and devices, and the distances.
-pub(super) fn write(page: &mut HtmlPage, topology: &Topology) -> Markup {
+pub(super) fn write(page: &mut HtmlPage, machine: &MachineDocuments, topology: &Topology) -> Markup {
     let name = phrases::machine_name(&topology.identity);
     let table = page.id("nodes");
     let drawing = machine_drawing(topology);
@@ -68,6 +70,7 @@ pub(super) fn write(page: &mut HtmlPage, topology: &Topology) -> Markup {
                 (devices(page, topology))
             }
         }
+        (expected_bandwidth(page, &machine.expected))
         @if let Some(matrix) = DeviceMatrix::new(topology) { (device_matrix(&matrix)) }
         @if let Some(distances) = topology.distances.as_ref().filter(|distances| distances.nodes.len() > 1) {
             (distance_matrix(page, distances))
@@ -110,6 +113,27 @@ fn nodes(topology: &Topology, id: &str) -> Markup {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Writes what the devices can transfer, and what nodes cost them.
+fn expected_bandwidth(page: &HtmlPage, expected: &MachineExpectation) -> Markup {
+    let rows = expectation_text::rows(expected, page.unit);
+    html! {
+        @if !rows.is_empty() {
+            div.scroll role="region" aria-label="Bandwidth of devices" tabindex="0" {
+                table {
+                    caption { "Devices: bandwidth in " (page.unit) ", and what nodes cost" }
+                    thead { tr { @for title in COLUMNS { th scope="col" { (title) } } } }
+                    tbody {
+                        @for [device, more @ ..] in rows.iter().take(MOST_DEVICES) {
+                            tr { th scope="row" { (device) } @for text in more { td { (text) } } }
+                        }
+                    }
+                }
+            }
+            @for sentence in expectation_text::at_once(expected) { p.how { (sentence) } }
         }
     }
 }

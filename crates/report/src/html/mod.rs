@@ -180,7 +180,7 @@ fn write_machine(page: &mut HtmlPage, machine: &MachineDocuments, name: &str, li
     }
     if let Some(topology) = &machine.topology {
         sections.push(machine::findings(page, topology));
-        sections.push(machine::write(page, topology));
+        sections.push(machine::write(page, machine, topology));
     }
     sections.extend(machine.models.iter().map(|it| model::write(page, it)));
     sections.extend(machine.streams.iter().map(|it| stream::write(page, it)));

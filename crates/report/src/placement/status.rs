@@ -1,12 +1,12 @@
 //! Formats the status of running programs relative to their devices.
 
-use crate::phrases;
+use crate::phrases::{self, bandwidth_lost};
 use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::units::format_size;
-use numaio_schema::{ProcessStatus, Status};
+use numaio_schema::{Nearness, ProcessStatus, Status};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -29,11 +29,19 @@ pub fn status_text(status: &Status, explain: bool, style: &TextStyle) -> String 
     }
     let remote = processes.iter().filter(|process| is_remote(process)).count();
     if remote > 0 {
+        let is_free = |process: &&&ProcessStatus| {
+            is_remote(process) && process.nearness.as_ref().is_some_and(Nearness::is_free)
+        };
+        let free = match processes.iter().filter(is_free).count() {
+            0 => String::new(),
+            free if free == remote => "; that costs no bandwidth".to_owned(),
+            free => format!("; of {free}, that costs no bandwidth"),
+        };
         page.blank();
         page.paragraph(
             0,
             2,
-            &format!("{} remote from a device that it uses.", phrases::count(remote, "program")),
+            &format!("{} remote from a device that it uses{free}.", phrases::count(remote, "program")),
         );
     }
     for unseen in &status.unreadable {
@@ -56,6 +64,7 @@ fn table(processes: &[&ProcessStatus]) -> Table {
         ("NEAR", Align::Left),
         ("THREADS NEAR", Align::Right),
         ("MEMORY NEAR", Align::Right),
+        ("BANDWIDTH LOST", Align::Right),
     ];
     let mut table = Table::new(columns.map(|(title, align)| (title.to_owned(), align)));
     for process in processes {
@@ -80,6 +89,7 @@ fn table(processes: &[&ProcessStatus]) -> Table {
             Cell::from(nearness.map(|it| it.near.to_string()).unwrap_or_default()),
             Cell::from(percent(nearness.and_then(|it| it.threads))),
             Cell::from(percent(nearness.and_then(|it| it.memory))),
+            Cell::from(nearness.filter(|it| it.is_remote()).map(bandwidth_lost).unwrap_or_default()),
         ]);
     }
     table.without_empty_columns()

@@ -3,6 +3,7 @@
 use super::sheet::{Align, Sheet};
 use super::{mmio, ping};
 use crate::bundle::MachineDocuments;
+use crate::expectation_text::{self, COLUMNS};
 use crate::record_header::{self, beside_load, conditions, date};
 use crate::{io_text, latency_text, phrases, stream_text, sweep_text};
 use numaio_machine::units::BandwidthUnit;
@@ -11,6 +12,7 @@ use numaio_schema::{MachineSource, Provenance};
 /// Returns the tables of a machine.
 pub(super) fn sheets(machine: &MachineDocuments, unit: BandwidthUnit) -> Vec<Sheet> {
     let mut sheets = vec![about(machine, unit)];
+    sheets.extend(expected(machine, unit));
     sheets.extend(findings(machine));
     sheets.extend(warnings(machine));
     sheets
@@ -77,6 +79,16 @@ fn measurements(machine: &MachineDocuments) -> Vec<Measurement<'_>> {
         .chain(pings)
         .chain(mmios)
         .collect()
+}
+
+/// Returns what the devices can transfer, and what nodes cost them.
+fn expected(machine: &MachineDocuments, unit: BandwidthUnit) -> Option<Sheet> {
+    let rows = expectation_text::rows(&machine.expected, unit);
+    let mut sheet =
+        Sheet::new(format!("Devices: bandwidth in {unit}, and what nodes cost"), COLUMNS, Align::Left);
+    sheet.notes = expectation_text::at_once(&machine.expected);
+    rows.into_iter().for_each(|row| sheet.row(row));
+    (!sheet.rows.is_empty()).then_some(sheet)
 }
 
 fn about(machine: &MachineDocuments, unit: BandwidthUnit) -> Sheet {

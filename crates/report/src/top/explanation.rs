@@ -2,7 +2,7 @@
 
 use super::cells::format_rate;
 use crate::balance_text::{balance_reason_text, unknown_traffic_text};
-use crate::phrases::{count, joined, nodes, percent, program_name, short};
+use crate::phrases::{bandwidth_lost, count, joined, nodes, percent, program_name, short};
 use crate::style::clean;
 use numaio_machine::ids::NodeId;
 use numaio_machine::sockets::TrafficRates;
@@ -106,13 +106,18 @@ fn remote(program: &TopProgram) -> String {
         return "Remote: unknown, because threads or memory were not inspected".to_owned();
     };
     match (remote.from, &program.nearness) {
-        (RemoteFrom::Devices, Some(Nearness { near, threads, memory })) => {
+        (RemoteFrom::Devices, Some(nearness @ Nearness { near, threads, memory, .. })) => {
             let part = |what: &str, share: &Option<f64>| {
                 share.map(|share| format!("{} of its {what}", percent(share)))
             };
             let parts = [part("threads", threads), part("memory", memory)];
             let parts = joined(parts.into_iter().flatten(), " and ");
-            format!("Remote: {}. Near its devices ({}): {parts}", percent(remote.share), nodes(near))
+            let lost = bandwidth_lost(nearness);
+            format!(
+                "Remote: {}. Near its devices ({}): {parts}. Bandwidth that this costs them: {lost}",
+                percent(remote.share),
+                nodes(near)
+            )
         }
         _ => format!(
             "Remote: {} of accesses, if threads use all memory equally; no device of a known node",

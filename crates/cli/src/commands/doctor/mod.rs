@@ -95,16 +95,18 @@ pub fn diagnose(
     let models = placement::models(common, machine, topology, scope.model)?;
     let io = tape_io::measured(common, machine, topology)?;
     let interrupts = documents::saved_io(common, Kind::Interrupts, &topology.identity);
+    let expected = placement::expectation(topology, &models, &io);
+    let evidence = MachineEvidence { topology, models: &models, io: &io, interrupts: &interrupts };
     let mut not_checked = not_checked(machine, topology, conditions, &models);
     let mut symptoms = checkup::check(machine, topology, conditions);
     symptoms.extend(spanning_stacks(machine, topology));
     if machine.is_live() {
-        let (of_guests, guests) = vm::observe::symptoms(machine, topology, &models);
+        let (of_guests, guests) = vm::observe::symptoms(machine, &evidence);
         symptoms.extend(of_guests);
         symptoms.extend(programs::find_remote_programs(
             machine,
             topology,
-            &models,
+            &expected,
             &guests,
             &mut not_checked,
         ));
@@ -112,8 +114,7 @@ pub fn diagnose(
     if !devices.is_empty() {
         symptoms = numaio_model::filter_by_devices(symptoms, topology, &devices);
     }
-    let evidence = MachineEvidence { topology, models: &models, io: &io, interrupts: &interrupts };
-    let verdict = || numaio_report::verdict(topology, &placement::expectation(topology, &models, &io));
+    let verdict = || numaio_report::verdict(topology, &expected);
     let name =
         |index: &usize| topology.devices.get(*index).map(|device| device.distinct_name(&topology.devices));
     Ok(Diagnosis {

@@ -7,8 +7,7 @@ use numaio_machine::near::{self, resolve, Handle, NearDevice, ResolveContext, Re
 use numaio_machine::process::{self, Process};
 use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::topology::Topology;
-use numaio_model::BandwidthSubject;
-use numaio_schema::Model;
+use numaio_schema::MachineExpectation;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ const SAMPLE_TIME: Duration = Duration::from_millis(500);
 pub fn find_remote_programs(
     machine: &Machine,
     topology: &Topology,
-    models: &[Model],
+    expected: &MachineExpectation,
     guests: &[u32],
     not_checked: &mut Vec<String>,
 ) -> Vec<Symptom> {
@@ -35,7 +34,7 @@ pub fn find_remote_programs(
     let mut found = Vec::new();
     let mut hidden = 0;
     for pid in pids.iter().take(MAX_PROCESSES) {
-        match find_remote(machine, topology, models, *pid) {
+        match find_remote(machine, topology, expected, *pid) {
             Ok(program) => found.extend(program),
             // The process has ended meanwhile.
             Err(ReadErrorKind::Absent) => {}
@@ -71,11 +70,11 @@ fn measure_io(machine: &Machine, programs: &mut [Program]) {
     }
 }
 
-/// Returns the program if it is remote to a device that it uses.
+/// Returns the program if it is remote to a device that it uses, unless that costs no bandwidth.
 fn find_remote(
     machine: &Machine,
     topology: &Topology,
-    models: &[Model],
+    expected: &MachineExpectation,
     pid: u32,
 ) -> Result<Option<Program>, ReadErrorKind> {
     let open = resolve(ResolveContext { root: machine, locate: machine, topology }, &Handle::Process(pid));
@@ -85,10 +84,8 @@ fn find_remote(
     // The kernel takes long to locate pages, so programs without a device are skipped before.
     let Some((device, node)) = first_device(topology, &open) else { return Ok(None) };
     let process: Process = process::read(machine, pid)?;
-    let models: Vec<&Model> = models.iter().collect();
-    let best = |node: NodeId| numaio_model::best_nodes(topology, BandwidthSubject::on(node), &models);
-    let status = numaio_place::status(topology, &process, &open, &best);
-    let remote = status.nearness.filter(|nearness| nearness.is_remote());
+    let status = numaio_place::status(topology, &process, &open, expected);
+    let remote = status.nearness.filter(|nearness| nearness.is_remote() && !nearness.is_free());
     Ok(remote.map(|nearness| Program {
         pid,
         name: status.name,

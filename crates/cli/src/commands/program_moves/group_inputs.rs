@@ -8,7 +8,9 @@ use numaio_machine::ids::NodeId;
 use numaio_machine::programs::ProgramDetails;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
-use numaio_model::{device_rates, BalanceDevice, BalanceGroup, BalanceNode, BalanceProblem};
+use numaio_model::{
+    device_rates, BalanceDevice, BalanceGroup, BalanceNode, BalanceProblem, BandwidthEvidence,
+};
 use numaio_schema::{BalanceReason, DeviceTraffic, IoRecord, Model};
 use std::collections::BTreeMap;
 
@@ -125,10 +127,10 @@ fn build_device<'s>(
         all += traffic.total();
     }
     let read_share = if all > 0.0 { read / all } else { 0.5 };
-    let records: Vec<&IoRecord> =
-        knowledge.records.iter().filter(|record| device.has_name(&record.device.name)).collect();
+    let records: Vec<&IoRecord> = knowledge.records.iter().collect();
     let models: Vec<&Model> = knowledge.models.iter().collect();
-    let rates = device_rates(node, read_share, &models, &records, &knowledge.topology.memory_only_nodes());
+    let evidence = BandwidthEvidence { topology: knowledge.topology, models: &models, records: &records };
+    let rates = device_rates(evidence, device, read_share);
     BalanceDevice {
         name: device.distinct_name(&knowledge.topology.devices),
         node,

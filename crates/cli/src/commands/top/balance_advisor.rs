@@ -56,6 +56,11 @@ impl BalanceAdvisor {
         }
     }
 
+    /// Returns the measured I/O of this machine, newest first.
+    pub fn records(&self) -> &[IoRecord] {
+        &self.records
+    }
+
     /// Returns a remark if no gain can be predicted.
     pub fn missing_models(&self, models: &[Model]) -> Option<UnknownValue> {
         (models.is_empty() && self.records.is_empty()).then(|| UnknownValue {

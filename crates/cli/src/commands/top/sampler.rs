@@ -10,7 +10,7 @@ use numaio_machine::counters::{KernelCounts, NodeCpus};
 use numaio_machine::devices::DeviceCounters;
 use numaio_machine::discover::discover_quick;
 use numaio_machine::guests;
-use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::ids::CpuId;
 use numaio_machine::near::{resolve_process, OwnConnections, ResolveContext, RULE_DENIED};
 use numaio_machine::process::{self, Pages, Process, Thread};
 use numaio_machine::programs::{
@@ -21,10 +21,9 @@ use numaio_model::top::{
     add_transfer_rates, daemon_transfer, inspection_order, job_transfer, node_traffic, remote_advice,
     top_devices, top_nodes, top_program, NodeSamples, ProgramInspection,
 };
-use numaio_model::{BandwidthSubject, RankingSources};
 use numaio_schema::{
-    BalanceAdvice, CounterRecord, Model, TopProgram, TopSnapshot, TopTransfer, UnknownTraffic, UnknownValue,
-    TOP_SCHEMA,
+    BalanceAdvice, MachineExpectation, Model, TopProgram, TopSnapshot, TopTransfer, UnknownTraffic,
+    UnknownValue, TOP_SCHEMA,
 };
 use numaio_transfer::capacity::local_broker;
 use numaio_transfer::jobs;
@@ -65,7 +64,7 @@ pub struct Sampler {
     machine: Machine,
     topology: Arc<Topology>,
     models: Vec<Model>,
-    counters: Option<CounterRecord>,
+    expected: MachineExpectation,
     started: Instant,
     watch: ProgramWatch,
     inspections: BTreeMap<u32, StoredInspection>,
@@ -79,14 +78,14 @@ impl Sampler {
     pub fn new(common: &Common, machine: Machine) -> Result<Self, Failure> {
         let topology = discover_quick(&machine);
         let models = placement::models(common, &machine, &topology, None)?;
-        let counters = placement::factors(common, &topology);
         let options = WatchOptions { reads_memory: false, ..WatchOptions::default() };
         let advisor = BalanceAdvisor::new(common, &topology);
+        let expected = placement::expectation(&topology, &models, advisor.records());
         Ok(Self {
             machine,
             topology: Arc::new(topology),
             models,
-            counters,
+            expected,
             started: Instant::now(),
             watch: ProgramWatch::new(options),
             inspections: BTreeMap::new(),
@@ -286,13 +285,8 @@ impl Sampler {
         let context = ResolveContext { root: &self.machine, locate: &self.machine, topology: &self.topology };
         let open = resolve_process(context, pid, own);
         let is_denied = open.findings.iter().any(|finding| finding.rule == RULE_DENIED);
-        let models: Vec<&Model> = self.models.iter().collect();
-        let sources =
-            RankingSources { models: &models, counters: self.counters.as_ref(), ..RankingSources::default() };
-        let best =
-            |node: NodeId| numaio_model::best_nodes(&self.topology, BandwidthSubject::on(node), sources);
         let process = process_of(observed, memory.as_ref());
-        let status = numaio_place::status(&self.topology, &process, &open, &best);
+        let status = numaio_place::status(&self.topology, &process, &open, &self.expected);
         let uses = self.machine.kernel().map(|kernel| ProgramUses::of(kernel, pid, &open));
         let inspection = ProgramInspection {
             why: (is_denied || memory.is_none()).then(|| "permission denied".to_owned()),

@@ -9,13 +9,11 @@ use crate::output::{self, json};
 use crate::store::Kind;
 use clap::Args;
 use numaio_linux::guest_monitor;
-use numaio_machine::checkup::{guest_symptoms, Symptom};
+use numaio_machine::checkup::Symptom;
 use numaio_machine::discover::discover;
 use numaio_machine::guests::{self, guest_devices, GivenTopology, Guest, GuestDevice};
-use numaio_machine::ids::NodeId;
 use numaio_machine::near::ResolveContext;
 use numaio_machine::topology::Topology;
-use numaio_model::BandwidthSubject;
 use numaio_model::MachineEvidence;
 use numaio_schema::{GuestStatus, GuestsDocument, Model, GUESTS_SCHEMA};
 use std::process::ExitCode;
@@ -202,17 +200,11 @@ pub fn select(machine: &Machine, name: &str) -> Result<Guest, Failure> {
 }
 
 /// Returns the symptoms of all guests for `numaio doctor`, and the process ids of the guests.
-pub fn symptoms(machine: &Machine, topology: &Topology, models: &[Model]) -> (Vec<Symptom>, Vec<u32>) {
+pub fn symptoms(machine: &Machine, evidence: &MachineEvidence) -> (Vec<Symptom>, Vec<u32>) {
     let guests = all(machine);
-    let models: Vec<&Model> = models.iter().collect();
-    let best = |node: NodeId| {
-        let mut best = numaio_model::best_nodes(topology, BandwidthSubject::on(node), &models);
-        best.insert(node);
-        best
-    };
     let of_guest = |guest: &Guest| {
-        let devices = guest_devices(context(machine, topology), guest);
-        guest_symptoms(topology, guest, &devices, &best)
+        let devices = guest_devices(context(machine, evidence.topology), guest);
+        numaio_model::remote_symptoms(evidence, guest, &devices)
     };
     (guests.iter().flat_map(of_guest).collect(), guests.iter().map(|guest| guest.pid).collect())
 }
