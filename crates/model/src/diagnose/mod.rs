@@ -193,7 +193,7 @@ pub(crate) fn by_direction(
     let models: Vec<&Model> = evidence.models.iter().collect();
     let records: Vec<&IoRecord> = evidence.io.iter().collect();
     let known = BandwidthEvidence { topology: evidence.topology, models: &models, records: &records };
-    let subject = BandwidthSubject { name, node: Some(target), device };
+    let subject = BandwidthSubject::new(name, Some(target), device);
     [Direction::Write, Direction::Read]
         .map(|direction| expect_bandwidth(known, subject, direction, &[]))
         .to_vec()

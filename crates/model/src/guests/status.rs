@@ -16,7 +16,7 @@ pub fn remote_symptoms(evidence: &MachineEvidence, guest: &Guest, devices: &[Gue
     let best = |used: &GuestDevice| {
         let device = used.index.and_then(|index| topology.devices.get(index));
         let name = used.device.as_deref().unwrap_or_default();
-        let mut best = best_nodes(topology, BandwidthSubject { name, node: used.node, device }, sources);
+        let mut best = best_nodes(topology, BandwidthSubject::new(name, used.node, device), sources);
         best.extend(used.node);
         best
     };
