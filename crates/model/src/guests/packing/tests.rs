@@ -1,6 +1,6 @@
 //! Plans of guests on the paper's machine, and an exhaustive search beside the bounded one.
 
-use super::instance::Part;
+use super::instance::{NodeCapacity, Part};
 use super::search::{search, MAX_EXAMINED};
 use super::value::{is_better, shares};
 use super::*;
@@ -225,14 +225,14 @@ fn instance() -> impl Strategy<Value = Instance> {
                     vcpus,
                     memory,
                     kind: 0,
+                    cells: Vec::new(),
                     demands: vec![(device, wanted)],
                     choices: Vec::new(),
                     is_like_previous: false,
                 });
             Instance {
                 nodes: (0..nodes as u32).map(NodeId).collect(),
-                cpus: vec![4; nodes],
-                memory: vec![vec![6; nodes]],
+                capacity: NodeCapacity { cpus: vec![4; nodes], memory: vec![vec![6; nodes]] },
                 devices: vec![device(0), device(1)],
                 guests: guests.collect(),
                 is_truncated: false,
@@ -261,8 +261,8 @@ fn exhaustive(instance: &Instance) -> Option<GuestPlanValue> {
             choices.iter().flat_map(|choice| &choice.parts).filter(|part| part.node == node).map(of).sum()
         };
         let fits = (0..instance.nodes.len()).all(|node| {
-            used(node, &|part| part.vcpus.into()) <= instance.cpus[node].into()
-                && used(node, &|part| part.memory) <= instance.memory[0][node]
+            used(node, &|part| part.vcpus.into()) <= instance.capacity.cpus[node].into()
+                && used(node, &|part| part.memory) <= instance.capacity.memory[0][node]
         });
         if fits {
             let value = shares(instance, &instance.guests, &choices).value;
