@@ -94,6 +94,10 @@ fn difference(of: &DeviceExpectation) -> String {
                 "unknown: paths carry at least {} GB/s",
                 format_significant(fastest_bytes_copied_per_s / 1e9)
             ),
+            UnknownDifference::LatencyBound => "unknown: latency decides".to_owned(),
+            UnknownDifference::LoadsAndStores { .. } => "unknown: CPUs load and store".to_owned(),
+            UnknownDifference::PeerToPeer => "unknown: between devices".to_owned(),
+            UnknownDifference::WithinCaches => "unknown: within the caches".to_owned(),
         },
     }
 }
