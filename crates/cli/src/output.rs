@@ -136,6 +136,14 @@ pub fn style(common: &Common) -> TextStyle {
     }
 }
 
+/// Returns the layout of a table that is split to fit a terminal, and written whole to a file.
+pub fn whole_style(common: &Common) -> TextStyle {
+    match io::stdout().is_terminal() {
+        true => style(common),
+        false => TextStyle { width: usize::MAX, ..style(common) },
+    }
+}
+
 /// Returns the layout of text in remarks on standard error.
 pub fn stderr_style(common: &Common) -> TextStyle {
     TextStyle { ascii: !locale::is_utf8(), unit: common.unit, ..TextStyle::default() }

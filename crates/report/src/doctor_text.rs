@@ -13,18 +13,19 @@ pub fn doctor_text(diagnosis: &Diagnosis, detail: Detail, style: &TextStyle) -> 
         [] => phrases::machine_name(&diagnosis.machine),
         devices => format!("{} of {}", devices.join(", "), phrases::machine_name(&diagnosis.machine)),
     };
+    let groups = group_findings(&diagnosis.findings);
     page.paragraph(
         0,
         2,
         &format!(
             "I/O bandwidth check of {of}: {}",
-            verdict::counts(diagnosis.findings.iter().map(|found| found.finding.severity))
+            verdict::counts(groups.iter().map(|group| group[0].finding.severity))
         ),
     );
     if let Some(verdict) = &diagnosis.verdict {
         page.paragraph(0, 2, verdict);
     }
-    for group in group_findings(&diagnosis.findings) {
+    for group in groups {
         match detail {
             Detail::Complete => {
                 page.blank();

@@ -57,7 +57,7 @@ pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
                 Failure::new("no device matrix: expected 2 to 256 GPUs, network interfaces and drives on PCI")
                     .hint("numaio topology lists all devices")
             })?;
-            output::print(&numaio_report::device_matrix_text(&matrix, &output::style(common)))?
+            output::print(&numaio_report::device_matrix_text(&matrix, &output::whole_style(common)))?
         }
         None => {
             let expected = expectation(common, &machine, &topology)?;

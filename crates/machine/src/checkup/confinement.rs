@@ -47,7 +47,12 @@ fn near_devices(topology: &Topology, id: NodeId) -> Option<Symptom> {
                 devices.join(", ")
             ),
             evidence(&topology.confinement),
-            "Allow the node in the cpuset of the enclosing service, container or session.",
+            match !no_memory && node.cpus.is_subset(&topology.isolated_cpus()) {
+                true => {
+                    "Give the program an explicit affinity to isolated CPUs of this node, if they are for it."
+                }
+                false => "Allow the node in the cpuset of the enclosing service, container or session.",
+            },
         ),
         device: None,
         target: Some(id),

@@ -30,6 +30,13 @@ fn symptom(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions, findi
         ("irq-foreign-node", Some(device)) => {
             (of_interrupts(topology, device), move_interrupts(root, topology, device, conditions))
         }
+        ("irq-one-core", Some(device)) => (
+            Effect::Unquantified(
+                "one core handles all packets: measure before and after with numaio bench net and several streams"
+                    .to_owned(),
+            ),
+            move_interrupts(root, topology, device, conditions),
+        ),
         ("pcie-link-degraded", Some(device)) => (of_link(topology, device), Fix::none()),
         ("pcie-link-shared" | "devices-on-one-socket", _) => (Effect::Nothing, Fix::none()),
         ("confined" | "cpu-throttled", _) => (Effect::Nothing, confinement::open(&topology.confinement)),

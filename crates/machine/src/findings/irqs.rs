@@ -1,15 +1,59 @@
-//! Findings about interrupts on CPUs that are distant from their device.
+//! Findings about interrupts on CPUs that are distant from their device, or on few of its cores.
 
 use super::matters;
 use crate::devices::{Device, DeviceKind, Irq};
 use crate::finding::{Finding, Severity};
-use crate::set::CpuSet;
+use crate::ids::NodeId;
+use crate::set::{CpuSet, NodeSet};
 use crate::steering;
 use crate::sysfs::Sysfs;
 use crate::topology::{Node, Topology};
+use std::collections::BTreeSet;
 
 /// Number of interrupts to name as examples.
 const EXAMPLES: usize = 3;
+
+/// Reports devices with several queues whose interrupts go to a single core, though their node has
+/// more; `numaio irq plan` divides them among its cores.
+pub(super) fn crowded(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
+    let devices = topology.devices.iter().filter(|device| matters(device));
+    devices.filter_map(|device| crowded_of(root, device, topology)).collect()
+}
+
+fn crowded_of(root: &dyn Sysfs, device: &Device, topology: &Topology) -> Option<Finding> {
+    let of_queues = device.irqs.iter().filter_map(|irq| {
+        let queue = steering::queue_of_device(&irq.name, &device.names)?;
+        (!irq.delivery_cpus().is_empty()).then_some((queue, irq))
+    });
+    let of_queues: Vec<(u32, &Irq)> = of_queues.collect();
+    let served: CpuSet = of_queues.iter().flat_map(|(_, irq)| irq.delivery_cpus().iter()).collect();
+    let core = topology.cpu(served.first()?)?.siblings.clone();
+    if !served.is_subset(&core) {
+        return None;
+    }
+    let movable = of_queues.iter().filter(|(_, irq)| steering::unmovable_reason(root, irq).is_none());
+    let queues = movable.map(|(queue, _)| *queue).collect::<BTreeSet<u32>>().len();
+    let near = device.locality.node.map_or_else(|| topology.cpu_nodes(), NodeSet::one);
+    let near = near.iter().map(|node| unisolated_cores(topology, node)).sum::<usize>();
+    if queues < 2 || near < 2 {
+        return None;
+    }
+    let examples: Vec<String> = of_queues.iter().take(EXAMPLES).map(|(_, irq)| example(irq)).collect();
+    Some(Finding::new(
+        Severity::Warning,
+        "irq-one-core",
+        device.distinct_name(&topology.devices),
+        format!("The interrupts of its {queues} queues all go to CPUs {served} of one core, though {near} cores are near."),
+        examples.join("; "),
+        "Divide them among these cores: numaio irq plan shows how, numaio irq apply does it.",
+    ))
+}
+
+/// Returns the number of cores of a node with a CPU that is not isolated.
+fn unisolated_cores(topology: &Topology, node: NodeId) -> usize {
+    let cpus = topology.cpus.iter().filter(|cpu| cpu.online && !cpu.isolated && cpu.node == Some(node));
+    cpus.filter_map(|cpu| cpu.siblings.first()).collect::<BTreeSet<_>>().len()
+}
 
 /// Reports devices whose interrupts go only to CPUs of other nodes.
 pub(super) fn foreign(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
@@ -41,13 +85,16 @@ fn foreign_of(root: &dyn Sysfs, device: &Device, topology: &Topology) -> Option<
         severity,
         rule: "irq-foreign-node".into(),
         subject: device.distinct_name(&topology.devices),
-        message: format!(
-            "{} of {} interrupts of {} go only to CPUs outside its node {}.",
-            foreign.len(),
-            all.len(),
-            device.name(),
-            node.id
-        ),
+        // Without numbers where they would keep equal findings of several devices apart.
+        message: match foreign.len() == all.len() {
+            true => format!("All its interrupts go only to CPUs outside its node {}.", node.id),
+            false => format!(
+                "{} of {} interrupts go only to CPUs outside its node {}.",
+                foreign.len(),
+                all.len(),
+                node.id
+            ),
+        },
         evidence: examples.join("; "),
         remedy: remedy(root, &foreign, topology, node),
     })

@@ -4,7 +4,7 @@ use crate::finding::{Finding, Severity};
 use crate::ids::{NodeId, PackageId};
 use crate::set::{format_nodes, CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
-use crate::topology::{Cache, Distances, Node, Topology, NODES};
+use crate::topology::{kernel_option, Cache, Cpu, Distances, Node, Topology, CPUS, NODES};
 use crate::units::format_size;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,30 @@ const MANY_NODES: usize = 4;
 const LOCAL: u32 = 10;
 
 pub(super) fn find(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
-    let of_machine = [hidden_nodes(root, topology), uniform(topology), implausible(topology)];
-    of_machine.into_iter().flatten().chain(spanning(topology)).chain(cache_domains(topology)).collect()
+    let emulated = emulated_nodes(root, topology);
+    let of_nodes = match emulated.is_some() {
+        true => [None, None, None],
+        false => [uniform(topology), implausible(topology), spanning(topology)],
+    };
+    let of_machine = [hidden_nodes(root, topology), emulated].into_iter().chain(of_nodes);
+    of_machine.flatten().chain(cache_domains(topology)).collect()
+}
+
+/// Reports nodes that the kernel's command line made, as that of a Raspberry Pi does by default
+/// (`Documentation/admin-guide/kernel-parameters.txt`, `numa=fake`).
+fn emulated_nodes(root: &dyn Sysfs, topology: &Topology) -> Option<Finding> {
+    let option = kernel_option(root, "numa=fake=")?;
+    Some(Finding::new(
+        Severity::Note,
+        "nodes-emulated",
+        "machine",
+        format!(
+            "The kernel emulates {} nodes, as {option} requests: they have the same CPUs and distances.",
+            topology.nodes.len()
+        ),
+        format!("/proc/cmdline: {option}"),
+        format!("None for I/O; boot without {option} to see the nodes of the hardware."),
+    ))
 }
 
 /// Reports several packages whose memory is shown as one node.
@@ -26,23 +48,30 @@ fn hidden_nodes(root: &dyn Sysfs, topology: &Topology) -> Option<Finding> {
     if packages.len() < 2 || topology.nodes.len() > 1 || !topology.offline_nodes.is_empty() {
         return None;
     }
-    let command_line = root.optional("/proc/cmdline").unwrap_or_default();
-    let off = command_line.split_whitespace().find(|word| *word == "numa=off");
-    let (cause, remedy) = match (off, topology.surroundings.virtual_machine) {
-        (Some(_), _) => ("numa=off hides the nodes", "Boot without numa=off."),
-        (None, true) => (
-            "the hypervisor describes sockets without nodes",
-            "Give the guest nodes: <numa><cell .../></numa> below <cpu> in libvirt, -numa node in QEMU, or one \
-             socket if its CPUs and memory are on one node of the host.",
-        ),
-        (None, false) => (
-            "memory is interleaved over the packages, or all share a memory controller",
+    let is_guest = topology.surroundings.virtual_machine;
+    let numbered =
+        |cpu: &Cpu| root.value::<u32>(&format!("{CPUS}/cpu{}/topology/physical_package_id", cpu.id)).is_ok();
+    // Architectures that do not number packages do not interleave nodes either.
+    if !is_guest && !topology.cpus.iter().any(numbered) && !topology.cpus.is_empty() {
+        return None;
+    }
+    let off = kernel_option(root, "numa=off");
+    let cause = match (&off, is_guest) {
+        (Some(_), _) => "numa=off hides the nodes",
+        (None, true) => "the hypervisor describes sockets without nodes, as most do by default",
+        (None, false) => "memory is interleaved over the packages, or all share a memory controller",
+    };
+    let remedy = match off {
+        Some(_) => "Boot without numa=off.".to_owned(),
+        None => topology.surroundings.remedy(
             "Turn off node interleaving in the firmware setup, if it has this setting.",
+            "None if the guest fits into one node of its host; else give it nodes",
+            "<numa><cell .../></numa> below <cpu> in libvirt, -numa node in QEMU",
         ),
     };
-    let cause_file = off.map_or_else(String::new, |off| format!("; /proc/cmdline: {off}"));
+    let cause_file = off.as_ref().map_or_else(String::new, |off| format!("; /proc/cmdline: {off}"));
     Some(Finding::new(
-        Severity::Warning,
+        if is_guest && off.is_none() { Severity::Note } else { Severity::Warning },
         "node-interleaving",
         "machine",
         format!(
@@ -76,7 +105,7 @@ fn spanning(topology: &Topology) -> Option<Finding> {
         "<topology> and <numa> of <cpu> in libvirt, -smp and -numa in QEMU",
     );
     Some(Finding::new(
-        Severity::Warning,
+        if topology.surroundings.virtual_machine { Severity::Note } else { Severity::Warning },
         "node-spans-packages",
         format_nodes(&nodes),
         "CPUs of one node belong to several packages: its memory is near to some of them only, or packages are wrong.",

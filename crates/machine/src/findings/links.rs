@@ -188,13 +188,12 @@ fn degraded_finding(device: &Device, hop: &Hop, severity: Severity) -> Finding {
         rule: RULE.into(),
         subject: device.name(),
         message: format!(
-            "The link {} of {} runs at {}, although its ends support {}.",
-            hop.place(),
-            device.name(),
+            "{} runs at {}, although its ends support {}.",
+            if std::ptr::eq(hop.lower, device) { "Its link" } else { "A link above it" },
             words(hop.link.gt_per_s, hop.link.lanes),
             words(speed, lanes)
         ),
-        evidence: hop.evidence(),
+        evidence: format!("{}: {}", hop.place(), hop.evidence()),
         remedy: remedy.into(),
     }
 }

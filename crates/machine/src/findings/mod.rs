@@ -42,6 +42,7 @@ pub fn find(root: &dyn Sysfs, topology: &Topology, conditions: &Conditions) -> V
     found.extend(nodes::incomplete(topology));
     found.extend(nodes::one_package(topology));
     found.extend(irqs::foreign(root, topology));
+    found.extend(irqs::crowded(root, topology));
     found.extend(settings::balancing(topology, conditions));
     found.extend(settings::throttled(topology, conditions));
     found.extend(settings::low_memory(topology));

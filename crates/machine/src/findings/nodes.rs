@@ -25,25 +25,26 @@ pub(super) fn unknown(topology: &Topology) -> Vec<Finding> {
 }
 
 fn unknown_of(device: &Device, topology: &Topology) -> Finding {
-    let name = device.name();
     let (what, evidence) = match device.locality.source {
         LocalitySource::AbsentNode => (
-            format!("{name} reports a node that this machine does not have."),
+            "It reports a node that this machine does not have.",
             format!("{}/numa_node: a node that is not online", device.path),
         ),
         _ => (
-            "Its node is unknown.".to_owned(),
+            "Its node is unknown.",
             format!(
                 "{0}/numa_node: -1 or absent; neither its parents nor {0}/local_cpulist identify the node",
                 device.path
             ),
         ),
     };
+    // A hypervisor that is not asked to tells a guest no nodes of devices.
+    let is_guest = topology.surroundings.virtual_machine;
     Finding {
-        severity: Severity::Warning,
+        severity: if is_guest { Severity::Note } else { Severity::Warning },
         rule: "device-node-unknown".into(),
         subject: device.distinct_name(&topology.devices),
-        message: what,
+        message: what.to_owned(),
         evidence,
         remedy: topology.surroundings.remedy(
             "Update the firmware (ACPI _PXM of the root complex), or measure the device from every node.",
@@ -84,8 +85,7 @@ fn conflict_of(root: &dyn Sysfs, topology: &Topology, known: &CpuSet, device: &D
         rule: "device-locality-conflict".into(),
         subject: device.distinct_name(&topology.devices),
         message: format!(
-            "{} reports node {}, but CPUs {local} of other nodes as local; the kernel allocates on node {}.",
-            device.name(),
+            "It reports node {}, but CPUs {local} of other nodes as local; the kernel allocates on node {}.",
             node.id,
             node.id
         ),
@@ -121,7 +121,7 @@ fn incomplete_of(device: &Device, node: &Node, devices: &[Device]) -> Option<Fin
         severity,
         rule: "device-node-without-cpus".into(),
         subject: device.distinct_name(devices),
-        message: format!("{} is on node {}, which has no {lacks}.", device.name(), node.id),
+        message: format!("It is on node {}, which has no {lacks}.", node.id),
         evidence: format!("{}/numa_node; /sys/devices/system/node/node{}/{file}: none", device.path, node.id),
         remedy: remedy.into(),
     })

@@ -123,6 +123,9 @@ pub(super) fn confined(topology: &Topology) -> Option<Finding> {
         confinement.memory_limit_bytes.map(|bytes| format!("may use {} of memory", format_size(bytes))),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let is_isolation = parts.len() == 1
+        && !confinement.excluded_cpus.is_empty()
+        && confinement.excluded_cpus.is_subset(&topology.isolated_cpus());
     Some(Finding::new(
         Severity::Note,
         "confined",
@@ -130,6 +133,10 @@ pub(super) fn confined(topology: &Topology) -> Option<Finding> {
         format!("This process {}.", parts.join(" and ")),
         confinement.sources.join("; "),
         match topology.surroundings.container.as_deref() {
+            _ if is_isolation => {
+                "None: these CPUs are isolated (isolcpus, nohz_full or an isolated cpuset). Programs use them by an \
+                 explicit affinity, as numaio run sets it."
+            }
             Some("kubernetes") => "Raise resources.limits of the container to measure the complete machine.",
             Some("docker" | "podman") => {
                 "Start the container without --cpuset-cpus, --cpuset-mems, --cpus and --memory to measure the \

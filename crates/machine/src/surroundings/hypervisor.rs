@@ -152,11 +152,9 @@ impl Hypervisor {
             Vmware => Some("in the settings of the VM (numa.vcpu.*, cpuid.coresPerSocket)"),
             HyperV => Some("in the NUMA settings of the VM (Set-VMProcessor); in Azure, by another VM size"),
             Wsl | VirtualBox | Parallels | Bhyve | Apple | UserModeLinux => {
-                Some("it has no such setting: use another hypervisor, or leave it")
+                Some("not possible with this hypervisor")
             }
-            AmazonEc2 | GoogleCompute | Cloud => {
-                Some("the provider defines it: choose another type of instance, or leave it")
-            }
+            AmazonEc2 | GoogleCompute | Cloud => Some("the provider decides it by the type of the instance"),
             PowerVm => Some("in the profile of the partition, on its management console (HMC)"),
             PrSm => Some("in the image profile of the partition, on the support element or HMC"),
             ZVm => Some("in the directory entry of the guest"),

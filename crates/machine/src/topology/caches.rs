@@ -20,8 +20,8 @@ struct Model {
 #[derive(Default)]
 struct Found {
     caches: Vec<Cache>,
-    /// The CPU from which each cache was read, by level, kind and CPUs.
-    seen: BTreeMap<(u32, String, CpuSet), CpuId>,
+    /// The CPU and index from which each cache was read, by level, kind and CPUs.
+    seen: BTreeMap<(u32, String, CpuSet), (CpuId, u32)>,
     /// By CPU: the `index*` numbers of its known caches, read from the CPU itself or one that
     /// shares them.
     indices: BTreeMap<CpuId, BTreeSet<u32>>,
@@ -105,6 +105,10 @@ impl Reader<'_> {
         format!("{}/index{index}", self.directory)
     }
 
+    fn id(&self, index: u32) -> Option<u32> {
+        self.root.value(&format!("{}/id", self.path(index))).ok()
+    }
+
     fn size(&self, index: u32) -> Option<String> {
         self.root.optional(&format!("{}/size", self.path(index)))
     }
@@ -150,7 +154,7 @@ impl Found {
             return false;
         }
         for own in &pattern.own {
-            self.keep(cpu.id, own.index, Cache { cpus: cpu.siblings.clone(), ..own.cache.clone() });
+            self.keep(reader, own.index, Cache { cpus: cpu.siblings.clone(), ..own.cache.clone() });
         }
         for index in &pattern.shared {
             if !self.knows(cpu.id, *index) {
@@ -169,18 +173,22 @@ impl Found {
             .or_insert_with(|| model(reader.root, &reader.path(index)));
         let Model { level, kind, line_bytes, ways } = model.clone()?;
         let cache = Cache { level, kind, bytes, line_bytes, ways, cpus: reader.sharers(index) };
-        self.keep(reader.cpu.id, index, cache.clone());
+        self.keep(reader, index, cache.clone());
         Some(NewCache { index, size, cache })
     }
 
-    fn keep(&mut self, reader: CpuId, index: u32, cache: Cache) {
+    fn keep(&mut self, reader: &Reader, index: u32, cache: Cache) {
         for sharer in cache.cpus.iter() {
             self.indices.entry(sharer).or_default().insert(index);
         }
         // CPUs of different kinds can use different indices for the same cache. Two indices of one
-        // CPU are two caches.
+        // CPU with different ids are two caches.
         let key = (cache.level, cache.kind.clone(), cache.cpus.clone());
-        if *self.seen.entry(key).or_insert(reader) == reader {
+        let (cpu, first) = *self.seen.entry(key).or_insert((reader.cpu.id, index));
+        let is_new = cpu == reader.cpu.id
+            && (first == index
+                || reader.id(first).is_some_and(|id| reader.id(index).is_some_and(|other| other != id)));
+        if is_new {
             self.caches.push(cache);
         }
     }

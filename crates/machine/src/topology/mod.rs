@@ -22,7 +22,7 @@ mod quota;
 mod read;
 
 pub use confinement::memory_left_bytes;
-pub(crate) use files::NODES;
+pub(crate) use files::{kernel_option, CPUS, NODES};
 pub use fingerprint::fingerprint;
 pub use identity::hostname;
 pub use parts::{

@@ -1,6 +1,6 @@
 //! NUMA nodes with their CPUs, memory and packages.
 
-use super::files::{numbered, set_of, NODES};
+use super::files::{kernel_option, numbered, set_of, NODES};
 use super::hmat;
 use super::memory::{huge_pages, parse_meminfo};
 use super::offline_memory;
@@ -39,7 +39,8 @@ pub(super) fn read(
     let mut nodes: Vec<Node> = Vec::new();
     for id in online.iter() {
         let (node, taken) = node(root, id, online_cpus, &claimed);
-        if !taken.is_empty() {
+        // Nodes that the kernel emulates share CPUs; another finding names this cause.
+        if !taken.is_empty() && kernel_option(root, "numa=fake=").is_none() {
             findings.push(overlap(id, &taken, &claimed, surroundings));
         }
         claimed.extend(node.cpus.iter().map(|cpu| (cpu, id)));

@@ -568,19 +568,56 @@ fn distinguishes_unknown_memory_from_none() {
     tree.file(&format!("{CPUS}/online"), "0-3\n");
     let machine = read(&tree);
     let unknown: Vec<bool> = machine.nodes.iter().map(|node| node.memory_unknown).collect();
-    // Nodes 8 and 9 have no CPUs, and are not assumed to have memory.
-    assert_eq!(unknown, [true, false, false, false]);
-    assert_eq!(machine.memory_nodes().to_string(), "0");
-    assert_eq!(rules(&machine), ["node-memory-unknown", "node-without-memory", "node-empty"]);
+    assert_eq!(unknown, [true, false, true, true]);
+    assert_eq!(machine.memory_nodes().to_string(), "0,8-9");
+    assert_eq!(rules(&machine), ["node-memory-unknown", "node-without-memory"]);
 }
 
 #[test]
-fn two_caches_of_one_cpu_are_not_one() {
+fn equal_caches_of_one_cpu_are_distinguished_by_id() {
     let mut tree = four_nodes();
     for index in 0..2 {
         for (file, text) in [("level", "3"), ("type", "Unified"), ("size", "33M"), ("shared_cpu_list", "0")] {
             tree.file(&format!("{CPUS}/cpu0/cache/index{index}/{file}"), text);
         }
     }
+    assert_eq!(read(&tree).caches.len(), 1, "nothing distinguishes them");
+    for index in 0..2 {
+        tree.file(&format!("{CPUS}/cpu0/cache/index{index}/id"), index.to_string());
+    }
     assert_eq!(read(&tree).caches.len(), 2);
+}
+
+/// A kernel that emulates nodes lists all CPUs in each.
+#[test]
+fn emulated_nodes_are_no_problem_of_the_firmware() {
+    let mut tree = four_nodes();
+    for node in [1, 8, 9] {
+        tree.file(&format!("{NODES}/node{node}/cpulist"), "0-7\n");
+    }
+    assert!(rules(&read(&tree)).contains(&"overlapping-cpus"));
+    tree.file("/proc/cmdline", "quiet numa=fake=4\n");
+    let found = numaio_machine::discover::discover(&tree).findings;
+    assert!(found.iter().any(|it| it.rule == "nodes-emulated" && it.evidence.contains("numa=fake=4")));
+    assert!(found.iter().all(|it| it.severity == Severity::Note), "{found:#?}");
+}
+
+/// Most hypervisors give each virtual CPU a socket.
+#[test]
+fn sockets_of_a_guest_hide_no_node() {
+    let mut tree = Tree::new();
+    for cpu in 0..4 {
+        tree.file(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id"), cpu.to_string())
+            .file(&format!("{CPUS}/cpu{cpu}/topology/core_id"), "0");
+    }
+    tree.file(&format!("{CPUS}/online"), "0-3").file(&format!("{NODES}/node0/cpulist"), "0-3");
+    tree.file(&format!("{NODES}/node0/meminfo"), "Node 0 MemTotal: 1000 kB\nNode 0 MemFree: 900 kB\n");
+    let severity = |tree: &Tree| {
+        let found = numaio_machine::discover::discover(tree).findings;
+        let found = found.into_iter().find(|it| it.rule == "node-interleaving");
+        found.map(|it| (it.severity, it.remedy.contains("firmware")))
+    };
+    assert_eq!(severity(&tree), Some((Severity::Warning, true)));
+    tree.file("/sys/class/dmi/id/sys_vendor", "QEMU\n");
+    assert_eq!(severity(&tree), Some((Severity::Note, false)));
 }

@@ -114,9 +114,10 @@ fn confinement(confinement: &Confinement) -> Vec<String> {
 
 /// Writes a line for each finding.
 fn headlines(page: &mut TextPage, findings: &[Finding]) {
-    let counts = verdict::counts(findings.iter().map(|finding| finding.severity));
+    let groups = phrases::group_findings(findings);
+    let counts = verdict::counts(groups.iter().map(|group| group.severity));
     page.heading(&format!("Findings: {counts}"));
-    for finding in phrases::group_findings(findings) {
+    for finding in groups {
         page.finding(2, finding.severity, &format!("{} [{}]", finding.sentence(), finding.rule));
     }
 }
