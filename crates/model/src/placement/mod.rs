@@ -100,6 +100,7 @@ pub fn choose_placement<'a>(
     }
     compromises.dedup();
     compromises.extend(unknown(&targets));
+    compromises.extend(share::unknown(near));
     compromises.extend(notes::of_tasks(topology, &targets, &tasks, request));
     compromises.extend(notes::of_models(sources.models));
     compromises.extend(reasons::incomplete(&targets));

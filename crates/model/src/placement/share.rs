@@ -1,6 +1,7 @@
 //! Division of integers in proportion to weights.
 
 use super::target_device::TargetDevice;
+use std::collections::BTreeSet;
 
 /// Returns each device's share of the tasks: by bandwidth if all are known, otherwise equal.
 pub(super) fn of_targets(near: &[TargetDevice]) -> Vec<f64> {
@@ -10,6 +11,20 @@ pub(super) fn of_targets(near: &[TargetDevice]) -> Vec<f64> {
         .unwrap_or_else(|| vec![1.0; near.len()]);
     let sum: f64 = weights.iter().sum();
     weights.into_iter().map(|weight| weight / sum).collect()
+}
+
+/// Returns a compromise for the handles whose devices divide I/O as the kernel does not promise.
+pub(super) fn unknown(near: &[TargetDevice]) -> Option<String> {
+    let unknown: Vec<&TargetDevice> = near.iter().filter(|near| near.has_unknown_share).collect();
+    let devices: Vec<&str> = unknown.iter().map(|near| near.device.as_str()).collect();
+    let handles: BTreeSet<&str> = unknown.iter().map(|near| near.handle.as_str()).collect();
+    (!unknown.is_empty()).then(|| {
+        format!(
+            "the shares of {} in the I/O of {} are unknown: numaio divides by bandwidth, or evenly",
+            devices.join(", "),
+            handles.into_iter().collect::<Vec<&str>>().join(", ")
+        )
+    })
 }
 
 /// Divides `count` in proportion to weights, by largest remainders; ties favor the first.

@@ -22,6 +22,8 @@ pub struct TargetDevice {
     pub irq_cpus: CpuSet,
     /// Its bandwidth in bytes per second, if known.
     pub bytes_per_s: Option<f64>,
+    /// Whether the kernel does not promise its share of the handle's I/O.
+    pub has_unknown_share: bool,
 }
 
 impl TargetDevice {

@@ -87,6 +87,7 @@ fn near(device: &str, node: Option<u32>) -> TargetDevice {
         node: node.map(NodeId),
         irq_cpus: CpuSet::new(),
         bytes_per_s: None,
+        has_unknown_share: false,
     }
 }
 
@@ -461,6 +462,17 @@ fn devices_share_tasks_by_bandwidth() {
     let one = PlacementRequest { tasks: None, ..ask(1, Direction::Write) };
     let one = choose_placement(&topology, &rails(None, None), &[], &one).expect("room");
     assert_eq!(one.compromises.len(), 1, "{:?}", one.compromises);
+    // A stack whose members the kernel uses as it likes.
+    let stacked = rails(Some(1e9), Some(1e9)).map(|near| TargetDevice {
+        handle: "bond0".to_owned(),
+        has_unknown_share: true,
+        ..near
+    });
+    let stacked = choose_placement(&topology, &stacked, &[], &ask(4, Direction::Write)).expect("room");
+    let wanted =
+        "the shares of eth0, eth2 in the I/O of bond0 are unknown: numaio divides by bandwidth, or evenly";
+    assert_eq!(stacked.compromises, [wanted]);
+    assert!(known.compromises.is_empty(), "{:?}", known.compromises);
 }
 
 #[test]

@@ -147,6 +147,7 @@ mod tests {
             node: Some(NodeId(0)),
             irq_cpus: CpuSet::parse_list(irqs).expect("a list"),
             bytes_per_s: None,
+            has_unknown_share: false,
         }
     }
 

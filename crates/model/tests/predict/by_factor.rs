@@ -46,6 +46,7 @@ fn factors_rank_nodes_without_a_model() {
         node: Some(NodeId(7)),
         irq_cpus: CpuSet::new(),
         bytes_per_s: None,
+        has_unknown_share: false,
     };
     let request = PlacementRequest::default();
     let near = std::slice::from_ref(&device);

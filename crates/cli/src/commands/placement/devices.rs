@@ -40,6 +40,7 @@ pub fn devices_of(
         node: near.nodes.first().or(device.locality.node),
         irq_cpus: irq_cpus(device),
         bytes_per_s: rate(near, device),
+        has_unknown_share: near.share.is_none(),
     });
     Ok(near.collect())
 }
@@ -54,6 +55,7 @@ pub fn find(topology: &Topology, name: &str) -> Option<TargetDevice> {
         node: device.locality.node,
         irq_cpus: irq_cpus(device),
         bytes_per_s: bytes_per_s(device),
+        has_unknown_share: false,
     })
 }
 

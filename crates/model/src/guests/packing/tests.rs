@@ -23,6 +23,7 @@ fn card() -> GuestTarget {
             node: Some(NodeId(7)),
             irq_cpus: CpuSet::new(),
             bytes_per_s: Some(4e9),
+            has_unknown_share: false,
         },
         pci: Some(address("0000:80:00.0")),
         network: true,
