@@ -299,7 +299,7 @@ fn finds_queues_on_one_core_of_their_own_node() {
     let mut server = server();
     let crowded = |server: &Server| about(server, "irq-one-core", "eth2").len();
     let lines = (0..4).map(|queue| {
-        format!(" {}: 1 IR-PCI-MSIX {queue}-edge mlx5_comp{queue}@pci:0000:3b:00.0\n", 60 + queue)
+        format!(" {}: 1 IR-PCI-MSIX {queue}-edge  mlx5_comp{queue}@pci:0000:3b:00.0\n", 60 + queue)
     });
     server.tree.file("/proc/interrupts", format!("   CPU0\n{}", lines.collect::<String>()));
     for number in 60..64 {
