@@ -13,12 +13,23 @@ const MEBIBYTE: u64 = 1 << 20;
 /// Formats a VirtualMachineInstance of KubeVirt for each guest (kubevirt.io, "Dedicated CPU
 /// resources", "NUMA").
 pub fn guest_kubevirt(plan: &GuestPlan, topology: &Topology) -> String {
-    let notes = [
+    let needs_nodes =
+        |guest: &GuestPlacement| guest.cells.windows(2).any(|pair| pair[0].node != pair[1].node);
+    let of_nodes: Vec<&str> =
+        plan.guests.iter().filter(|guest| needs_nodes(guest)).map(|guest| guest.name.as_str()).collect();
+    // A policy of one node rejects a pod that fits no node.
+    let policy = if of_nodes.is_empty() { "single-numa-node" } else { "best-effort" };
+    let chosen = format!(
         "KubeVirt cannot name CPUs or nodes: kubelet chooses them (cpuManagerPolicy static, topologyManagerPolicy \
-         single-numa-node, memoryManagerPolicy Static)",
-        "guestMappingPassthrough shows the guest the nodes of its CPUs, and requires huge pages",
+         {policy}, memoryManagerPolicy Static)"
+    );
+    let several = format!("needs several nodes: {}", of_nodes.join(", "));
+    let mut notes = vec![
+        chosen.as_str(),
+        "guestMappingPassthrough shows the guest the nodes of its CPUs, and requires huge pages (--huge-pages)",
         "fill in disks, and the network of the device plugin that offers the virtual functions",
     ];
+    notes.extend(Some(several.as_str()).filter(|_| !of_nodes.is_empty()));
     let mut lines = comment_lines(plan, &notes);
     for guest in &plan.guests {
         lines.push(planned(guest));
