@@ -33,6 +33,9 @@ pub enum DomainError {
     /// A required element is missing or has an unexpected value.
     #[error("the element <{0}> is missing or has an unexpected value")]
     BadElement(&'static str),
+    /// Guest nodes without consecutive numbers, which libvirt refuses.
+    #[error("guest nodes must be numbered from 0 without gaps")]
+    CellNumbers,
     /// Neither the domain nor its guest nodes state their memory.
     #[error("the domain states no memory: expected <memory>, or guest nodes with their memory")]
     NoMemory,
@@ -273,7 +276,7 @@ fn cells(
     let mut unassigned = vcpu_ids.to_vec();
     for (index, element) in elements.iter().enumerate() {
         let id = element.attribute("id").map_or(Some(index), |id| id.trim().parse().ok());
-        let cell = id.and_then(|id| cells.get_mut(id)).ok_or(DomainError::BadElement("cell"))?;
+        let cell = id.and_then(|id| cells.get_mut(id)).ok_or(DomainError::CellNumbers)?;
         let own = list_with_exclusions(element.attribute("cpus").unwrap_or_default());
         let unit = element.attribute("unit").unwrap_or("KiB");
         let bytes = element.attribute("memory").and_then(|number| scaled(number.trim(), unit));
@@ -402,7 +405,7 @@ mod tests {
         assert_eq!(found.cells, [first, second]);
         assert_eq!(summary("<vcpu>1</vcpu>").expect_err("no memory"), DomainError::NoMemory);
         let hole = "<cpu><numa><cell id='7' cpus='0' memory='1024'/></numa></cpu>";
-        assert_eq!(summary(hole).expect_err("no cell 7"), DomainError::BadElement("cell"));
+        assert_eq!(summary(hole).expect_err("no cell 7"), DomainError::CellNumbers);
     }
 
     #[test]

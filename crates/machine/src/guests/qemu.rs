@@ -193,7 +193,8 @@ fn processors(pairs: &OptionPairs) -> Option<u32> {
 
 /// Returns the backend of a memory device, which adds to the memory of `-m`.
 fn memory_device(pairs: &OptionPairs) -> Option<String> {
-    let is_of_host = matches!(pairs.kind(&["driver"]), Some("pc-dimm" | "virtio-mem-pci" | "virtio-mem"));
+    // The guest plugs that of virtio-mem later, and an nvdimm is a file.
+    let is_of_host = pairs.kind(&["driver"]) == Some("pc-dimm");
     pairs.get("memdev").filter(|_| is_of_host).map(str::to_owned)
 }
 

@@ -158,10 +158,11 @@ impl DomainEdit<'_, '_> {
 
     fn memory(&self, edits: &mut Edits) {
         let (request, summary) = (self.request, self.summary);
-        let of_cells = summary.cells.iter().map(|cell| cell.huge_page_bytes);
-        let mut pages = of_cells.chain([summary.huge_page_bytes]);
-        let wanted = request.huge_page_bytes;
-        let has_other_pages = wanted.is_some() && pages.any(|page| page != wanted);
+        // The size of ordinary pages, which a domain may state, is none of a request.
+        let differs = |wanted: Option<u64>, stated| wanted.is_some() && wanted != stated;
+        let mut cells = request.cells.iter().zip(&summary.cells);
+        let has_other_pages = differs(request.huge_page_bytes, summary.huge_page_bytes)
+            || cells.any(|(wanted, stated)| differs(wanted.huge_page_bytes, stated.huge_page_bytes));
         // Guest nodes state their memory themselves.
         let has_other_amount = request.memory_bytes != summary.memory_bytes || has_other_pages;
         if has_other_amount && request.cells.is_empty() {

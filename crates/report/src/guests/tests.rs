@@ -221,6 +221,22 @@ fn amounts_hotplug_and_numbered_threads_stay() {
 }
 
 #[test]
+fn pages_of_guest_nodes_stay_unless_others_are_requested() {
+    let domain = "<domain><name>a</name><vcpu>2</vcpu>\n<memoryBacking><hugepages><page size='1' unit='G'/>\
+        <page size='2' unit='M' nodeset='1'/></hugepages></memoryBacking>\n<cpu><numa>\
+        <cell id='0' cpus='0' memory='1048576'/><cell id='1' cpus='1' memory='1048576'/></numa></cpu></domain>";
+    let cell = |huge_page_bytes| RequestedCell { huge_page_bytes, ..RequestedCell::default() };
+    let mut plan = plan("a", &[0, 1], false);
+    plan.requests[0].huge_page_bytes = Some(GIB);
+    plan.requests[0].cells = vec![cell(Some(GIB)), cell(Some(2 << 20))];
+    let text = guest_domain_from(&plan, 0, &topology(), domain).expect("a domain");
+    has(&text, &["<page size='2' unit='M' nodeset='1'/>", "<page size='1' unit='G'/>"]);
+    plan.requests[0].cells = vec![cell(Some(GIB)); 2];
+    let other = guest_domain_from(&plan, 0, &topology(), domain).expect("a domain");
+    assert!(!other.contains("nodeset='1'/></hugepages>") && other.contains("size='1048576'"), "{other}");
+}
+
+#[test]
 fn domain_of_a_machine_without_pci_express_gets_no_expander() {
     let old = EXISTING.replace("pc-q35-7.2", "pc-i440fx-7.2");
     let text = guest_domain_from(&plan("db", &[0, 1], true), 0, &topology(), &old).expect("a domain");
