@@ -90,6 +90,11 @@ fn difference(of: &DeviceExpectation) -> String {
         BandwidthDifference::Unknown { reason } => match reason {
             UnknownDifference::LimitUnknown => "unknown without a limit".to_owned(),
             UnknownDifference::PathsNotMeasured => "unknown: paths not measured".to_owned(),
+            UnknownDifference::LatencyBound | UnknownDifference::LoadsAndStores { .. } => {
+                "unknown: latency decides".to_owned()
+            }
+            UnknownDifference::PeerToPeer => "unknown: another device is the other end".to_owned(),
+            UnknownDifference::WithinCaches => "unknown: buffers fit the caches".to_owned(),
             UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s } => format!(
                 "unknown: paths carry at least {} GB/s",
                 format_significant(fastest_bytes_copied_per_s / 1e9)

@@ -52,11 +52,6 @@ impl<'a> BandwidthSubject<'a> {
     pub fn of(device: &'a Device, name: &'a str) -> Self {
         Self::new(name, device.locality.node, Some(device))
     }
-
-    /// Returns any device on a node, of which only the paths are known.
-    pub fn on(node: NodeId) -> Self {
-        Self::new("", Some(node), None)
-    }
 }
 
 /// A value of a node before it is classified.

@@ -144,8 +144,10 @@ fn modeled_cost(
 fn unmeasured_cost(evidence: &MachineEvidence, symptom: &Symptom, targets: &NodeSet) -> Cost {
     let expected = targets.iter().flat_map(|target| expectations(evidence, target, symptom.device));
     let is_too_slow = |of: &DeviceExpectation| {
-        let reason = UnknownDifference::PathsNotMeasured;
-        of.difference != BandwidthDifference::Unknown { reason } && of.nodes.is_empty()
+        matches!(
+            of.difference,
+            BandwidthDifference::Unknown { reason: UnknownDifference::PathsNotSaturated { .. } }
+        )
     };
     if let Some(of) = expected.into_iter().find(is_too_slow) {
         let device = symptom.device.and_then(|index| evidence.topology.devices.get(index));

@@ -63,7 +63,8 @@ fn factors_rank_nodes_without_a_model() {
     assert!(ranks.windows(2).all(|pair| pair[0].0 == pair[1].0 || pair[0].1 <= pair[1].1), "{ranks:?}");
     assert!(ranks.last().is_some_and(|(rank, _)| *rank > 2), "more than near and far: {ranks:?}");
     assert!(chosen.reasons[0].contains("best scheduling factor"), "{:?}", chosen.reasons);
-    assert!(best_nodes(&topology, BandwidthSubject::on(NodeId(7)), sources).contains(NodeId(7)));
+    let on_node_7 = BandwidthSubject::new("eth0", Some(NodeId(7)), None);
+    assert!(best_nodes(&topology, on_node_7, sources).contains(NodeId(7)));
     // Counts around another node do not rank the nodes of this one.
     let mut elsewhere = record.clone();
     elsewhere.factors.pairs.retain(|pair| pair.cpu_node == NodeId(0));
