@@ -15,11 +15,12 @@ use numaio_schema::{
 pub(crate) const COLUMNS: [&str; 6] = ["Device", "Node", "Direction", "At most", "Limited by", "Nodes"];
 
 /// Formats a table of devices: the limit of each with its source, and whether its nodes differ.
-/// Devices that exceed a path only together follow.
+/// Devices that exceed a path only together follow. A blank line parts it from a text above; empty
+/// without devices.
 pub fn expectation_text(expected: &MachineExpectation, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     if expected.devices.is_empty() {
-        return page.into_text();
+        return String::new();
     }
     page.heading(&format!("Devices: bandwidth in {}, and what nodes cost", style.unit));
     let align = [Align::Left, Align::Right, Align::Left, Align::Right, Align::Left, Align::Left];
@@ -29,7 +30,7 @@ pub fn expectation_text(expected: &MachineExpectation, style: &TextStyle) -> Str
     }
     page.table(2, &table);
     at_once(expected).iter().for_each(|sentence| page.paragraph(2, 2, sentence));
-    page.into_text()
+    format!("\n{}", page.into_text())
 }
 
 /// Returns a row for each device and direction; one for both directions if they are equal.
@@ -90,11 +91,6 @@ fn difference(of: &DeviceExpectation) -> String {
         BandwidthDifference::Unknown { reason } => match reason {
             UnknownDifference::LimitUnknown => "unknown without a limit".to_owned(),
             UnknownDifference::PathsNotMeasured => "unknown: paths not measured".to_owned(),
-            UnknownDifference::LatencyBound | UnknownDifference::LoadsAndStores { .. } => {
-                "unknown: latency decides".to_owned()
-            }
-            UnknownDifference::PeerToPeer => "unknown: another device is the other end".to_owned(),
-            UnknownDifference::WithinCaches => "unknown: buffers fit the caches".to_owned(),
             UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s } => format!(
                 "unknown: paths carry at least {} GB/s",
                 format_significant(fastest_bytes_copied_per_s / 1e9)
