@@ -5,7 +5,7 @@ use crate::subjects;
 use numaio_machine::devices::{Device, LocalitySource, PcieLink, Sriov};
 use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::set::{CpuSet, NodeSet};
-use numaio_machine::surroundings::{Hypervisor, Surroundings};
+use numaio_machine::surroundings::{GuestPlatform, Surroundings};
 use numaio_machine::topology::{CoreKind, Identity, Node, Topology};
 use numaio_machine::units::{format_size, BandwidthUnit};
 use numaio_schema::{Nearness, View};
@@ -144,7 +144,7 @@ pub(crate) fn surroundings(surroundings: &Surroundings) -> Option<String> {
         "container" => "Container".to_owned(),
         name => format!("Container ({})", short(name)),
     });
-    let name = surroundings.hypervisor.and_then(Hypervisor::name);
+    let name = surroundings.hypervisor.and_then(GuestPlatform::name);
     let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
     match (container, surroundings.virtual_machine) {
         (Some(container), true) => Some(format!("{container} in a virtual machine{name}")),

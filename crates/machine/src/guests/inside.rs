@@ -2,7 +2,7 @@
 
 use crate::ids::NodeId;
 use crate::set::NodeSet;
-use crate::surroundings::Hypervisor;
+use crate::surroundings::GuestPlatform;
 use crate::sysfs::{Sysfs, SysfsExt};
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,7 @@ impl GivenTopology {
 
 /// Names the hypervisor by DMI (`Documentation/ABI/testing/sysfs-class-dmi` of dmi-sysfs) or
 /// the hypervisor of the surroundings.
-fn hypervisor(root: &dyn Sysfs, found: Option<Hypervisor>) -> Option<String> {
+fn hypervisor(root: &dyn Sysfs, found: Option<GuestPlatform>) -> Option<String> {
     let read = |path: &str| root.optional(path).filter(|text| !text.is_empty());
     let vendor = read("/sys/class/dmi/id/sys_vendor");
     let product = read("/sys/class/dmi/id/product_name");
@@ -97,5 +97,5 @@ fn hypervisor(root: &dyn Sysfs, found: Option<Hypervisor>) -> Option<String> {
         (Some(vendor), Some(product)) => Some(format!("{vendor} {product}")),
         (vendor, product) => vendor.or(product),
     };
-    dmi.or_else(|| found.and_then(Hypervisor::name).map(str::to_owned))
+    dmi.or_else(|| found.and_then(GuestPlatform::name).map(str::to_owned))
 }

@@ -3,9 +3,9 @@
 //! Remedies depend on it: a hypervisor decides what a guest sees, and a container runtime which
 //! CPUs and memory a container gets.
 
-mod hypervisor;
+mod guest_platform;
 
-pub use hypervisor::Hypervisor;
+pub use guest_platform::GuestPlatform;
 
 use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub struct Surroundings {
     pub virtual_machine: bool,
     /// The hypervisor or cloud, in a virtual machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hypervisor: Option<Hypervisor>,
+    pub hypervisor: Option<GuestPlatform>,
     /// The container runtime, if this is a container: `docker`, `kubernetes`, `lxc`, `podman`, or
     /// `container` for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ impl Surroundings {
         if !self.virtual_machine {
             return of_machine.to_owned();
         }
-        match self.hypervisor.and_then(Hypervisor::configured_in) {
+        match self.hypervisor.and_then(GuestPlatform::configured_in) {
             None => format!("{of_guest} ({in_libvirt})."),
             Some(place) => format!("{of_guest}: {place}."),
         }
@@ -58,7 +58,7 @@ impl Surroundings {
 
     /// Reads the surroundings; `features` are the CPU features of /proc/cpuinfo.
     pub fn read(root: &dyn Sysfs, features: &[String]) -> Self {
-        let hypervisor = Hypervisor::find(root, features);
+        let hypervisor = GuestPlatform::find(root, features);
         Self { virtual_machine: hypervisor.is_some(), hypervisor, container: container(root) }
     }
 }

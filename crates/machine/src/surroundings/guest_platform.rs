@@ -6,11 +6,11 @@
 use crate::sysfs::{Sysfs, SysfsExt};
 use serde::{Deserialize, Serialize};
 
-/// A hypervisor or a cloud.
+/// The hypervisor or cloud of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Hypervisor {
+pub enum GuestPlatform {
     /// KVM or QEMU, as libvirt, Proxmox, OpenStack and others configure it.
     Kvm,
     /// Xen, in an ordinary domain.
@@ -49,13 +49,13 @@ pub enum Hypervisor {
     Unidentified,
 }
 
-use Hypervisor::{
+use GuestPlatform::{
     AmazonEc2, Apple, Bhyve, Cloud, GoogleCompute, HyperV, Kvm, Parallels, PowerVm, PrSm, Unidentified,
     UserModeLinux, VirtualBox, Vmware, Wsl, Xen, XenDom0, ZVm,
 };
 
 /// Beginnings of DMI texts of virtual machines.
-const DMI_MARKS: [(&str, Hypervisor); 32] = [
+const DMI_MARKS: [(&str, GuestPlatform); 32] = [
     ("Google Compute Engine", GoogleCompute),
     ("Amazon EC2", AmazonEc2),
     ("Alibaba Cloud ECS", Cloud),
@@ -91,7 +91,7 @@ const DMI_MARKS: [(&str, Hypervisor); 32] = [
 ];
 
 /// Display adapters of virtual machines by vendor and device, as in /proc/bus/pci/devices.
-const PCI_MARKS: [(&str, Hypervisor); 5] = [
+const PCI_MARKS: [(&str, GuestPlatform); 5] = [
     ("58530001", Xen),
     ("15ad0405", Vmware),
     ("15ad0710", Vmware),
@@ -102,7 +102,7 @@ const PCI_MARKS: [(&str, Hypervisor); 5] = [
 /// Boards of virtual machines in the root of the device tree.
 const BOARD_MARKS: [&str; 3] = ["qemu,pseries", "linux,dummy-virt", "riscv-virtio"];
 
-impl Hypervisor {
+impl GuestPlatform {
     /// Finds the hypervisor; `features` are the CPU features of /proc/cpuinfo.
     pub(super) fn find(root: &dyn Sysfs, features: &[String]) -> Option<Self> {
         // Of the marks, only the flag is enforced by the processor; it names no hypervisor.
@@ -163,7 +163,7 @@ impl Hypervisor {
 }
 
 /// Recognizes kernels that run only as guests.
-fn by_kernel(root: &dyn Sysfs) -> Option<Hypervisor> {
+fn by_kernel(root: &dyn Sysfs) -> Option<GuestPlatform> {
     let release = root.optional("/proc/sys/kernel/osrelease").unwrap_or_default();
     if release.contains("microsoft") || release.contains("Microsoft") {
         return Some(Wsl);
@@ -173,7 +173,7 @@ fn by_kernel(root: &dyn Sysfs) -> Option<Hypervisor> {
 }
 
 /// Recognizes Xen by `/sys/hypervisor/type`; the directory alone also exists without Xen.
-fn by_xen(root: &dyn Sysfs) -> Option<Hypervisor> {
+fn by_xen(root: &dyn Sysfs) -> Option<GuestPlatform> {
     /// Bit of the domain that owns the devices (`xen/include/public/features.h`, `XENFEAT_dom0`).
     const DOM0: u64 = 1 << 11;
     let named = root.optional("/sys/hypervisor/type").filter(|name| !name.is_empty());
@@ -199,7 +199,7 @@ fn by_xen(root: &dyn Sysfs) -> Option<Hypervisor> {
 
 /// Recognizes the vendor or product of a virtual machine by DMI
 /// (`Documentation/ABI/testing/sysfs-firmware-dmi-tables`).
-fn by_dmi(root: &dyn Sysfs) -> Option<Hypervisor> {
+fn by_dmi(root: &dyn Sysfs) -> Option<GuestPlatform> {
     if !root.exists("/sys/class/dmi/id") {
         return None;
     }
@@ -225,7 +225,7 @@ fn by_dmi(root: &dyn Sysfs) -> Option<Hypervisor> {
 }
 
 /// Recognizes guests on Arm, POWER and RISC-V.
-fn by_device_tree(root: &dyn Sysfs) -> Option<Hypervisor> {
+fn by_device_tree(root: &dyn Sysfs) -> Option<GuestPlatform> {
     const TREE: &str = "/proc/device-tree";
     let list = |name: &str| root.optional(&format!("{TREE}/{name}")).unwrap_or_default();
     let boards = list("compatible");
@@ -253,7 +253,7 @@ fn by_device_tree(root: &dyn Sysfs) -> Option<Hypervisor> {
 
 /// Recognizes guests on IBM Z: there is no Linux outside a partition
 /// (`arch/s390/kernel/sysinfo.c`). The first control program is that of the innermost guest.
-fn by_mainframe(root: &dyn Sysfs) -> Option<Hypervisor> {
+fn by_mainframe(root: &dyn Sysfs) -> Option<GuestPlatform> {
     let text = root.optional("/proc/sysinfo")?;
     let program = text.lines().find_map(|line| line.split_once("Control Program:"));
     Some(match program {
@@ -265,7 +265,7 @@ fn by_mainframe(root: &dyn Sysfs) -> Option<Hypervisor> {
 }
 
 /// Recognizes a display adapter of a virtual machine, where DMI is absent.
-fn by_pci(root: &dyn Sysfs) -> Option<Hypervisor> {
+fn by_pci(root: &dyn Sysfs) -> Option<GuestPlatform> {
     if root.exists("/sys/class/dmi/id") {
         return None;
     }
@@ -282,12 +282,12 @@ mod tests {
     use super::*;
     use crate::tree::Tree;
 
-    fn of(files: &[(&str, &str)]) -> Option<Hypervisor> {
+    fn of(files: &[(&str, &str)]) -> Option<GuestPlatform> {
         let mut tree = Tree::new();
         for (path, text) in files {
             tree.file(path, *text);
         }
-        Hypervisor::find(&tree, &[])
+        GuestPlatform::find(&tree, &[])
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn recognizes_guest_kernels_and_the_flag() {
         assert_eq!(of(&[("/proc/sys/kernel/osrelease", "5.15.90.1-microsoft-standard-WSL2")]), Some(Wsl));
-        assert_eq!(Hypervisor::find(&Tree::new(), &["hypervisor".to_owned()]), Some(Unidentified));
-        assert_eq!(Hypervisor::find(&Tree::new(), &["vmx".to_owned()]), None);
+        assert_eq!(GuestPlatform::find(&Tree::new(), &["hypervisor".to_owned()]), Some(Unidentified));
+        assert_eq!(GuestPlatform::find(&Tree::new(), &["vmx".to_owned()]), None);
     }
 }
