@@ -99,8 +99,8 @@ fn well_placed_reader_stays() {
             line.trim().parse().expect("a number")
         };
         note_value("rates", &rates);
-        // The balancer shares the emulator's CPUs with the program, so that rates within 3 % were luck.
-        // The worst node has 53 % of the rate; any move is among the events.
+        // The balancer shares the emulator's CPUs with the program, so that rates within 3 % were
+        // luck. The worst node has 53 % of the rate; any move is among the events.
         assert!(rate("with ") >= 0.8 * rate("without"), "{rates}");
         let events = text(&folder, "events");
         let last =

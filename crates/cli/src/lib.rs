@@ -4,6 +4,7 @@ mod args;
 mod balancing;
 mod commands;
 mod config;
+mod device_arguments;
 mod documents;
 mod failure;
 mod input;

@@ -45,8 +45,8 @@ pub struct MachineDocuments {
     pub mmios: Vec<MmioRecord>,
     /// Comparisons of views.
     pub comparisons: Vec<Comparison>,
-    /// What the devices can transfer with buffers on each node, by these documents; the caller fills
-    /// it before the report.
+    /// What the devices can transfer with buffers on each node, by these documents; the caller
+    /// fills it before the report.
     pub expected: MachineExpectation,
     /// Views outside comparisons; those without a time are in reverse order of addition.
     pub views: Vec<View>,

@@ -117,7 +117,7 @@ fn conclusion(one: &ConfirmedDirection) -> String {
         parts.push(format!("{} more than 10 % below: the device's path is narrower", format_nodes(&far)));
     }
     parts.push(match one.measured.difference {
-        BandwidthDifference::None => "the device does not tell nodes apart".to_owned(),
+        BandwidthDifference::None => "the device transfers the same from every node".to_owned(),
         BandwidthDifference::Some | BandwidthDifference::Unknown { .. } => {
             let clause = one.measured.clause();
             clause.strip_prefix(&format!("{direction}: ")).map(str::to_owned).unwrap_or(clause)

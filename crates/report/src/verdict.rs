@@ -132,8 +132,8 @@ fn of_node<'a>(
     groups.into_iter().map(with_rates).collect()
 }
 
-/// Returns why nodes are equal for devices: ` (at most 12.5 GB/s each, the slowest path 38.0)`, with
-/// the fastest of the devices. `None` if a node is slower, or if it was measured.
+/// Returns why nodes are equal for devices: ` (at most 12.5 GB/s each, the slowest path 38.0)`,
+/// with the fastest of the devices. `None` if a node is slower, or if it was measured.
 fn equal_rates(expected: &[&DeviceExpectation], devices: usize) -> Option<String> {
     let is_bound =
         |of: &&DeviceExpectation| of.difference == BandwidthDifference::None && of.measured_at().is_none();

@@ -156,8 +156,8 @@ impl MachineExpectation {
         self.devices.iter().filter(move |of| of.device == name)
     }
 
-    /// Returns the share of its bandwidth that a device loses in its worse direction with `shares` of
-    /// its buffers on nodes; `None` if it is unknown.
+    /// Returns the share of its bandwidth that a device loses in its worse direction with `shares`
+    /// of its buffers on nodes; `None` if it is unknown.
     ///
     /// With an unknown limit only buffers on the best paths are known to lose nothing.
     pub fn loss(&self, name: &str, shares: &BTreeMap<NodeId, f64>) -> Option<f64> {
@@ -201,8 +201,8 @@ impl DeviceExpectation {
         Some(self.of(node)?.bytes_per_s / self.best_bytes_per_s()?)
     }
 
-    /// Returns the share of the best node's bandwidth that buffers on a node lose, from 0 to 1: 0 if
-    /// the nodes do not differ, and `None` if the node has no value.
+    /// Returns the share of the best node's bandwidth that buffers on a node lose, from 0 to 1: 0
+    /// if the nodes do not differ, and `None` if the node has no value.
     pub fn lost_share(&self, node: NodeId) -> Option<f64> {
         let of_best = self.of_best(node)?;
         Some(if self.difference == BandwidthDifference::None { 0.0 } else { 1.0 - of_best })

@@ -124,7 +124,7 @@ fn compare_device(
     };
     let expected: Values = (0..rates.len()).map(|node| Some(value(node)?.bytes_per_s)).collect();
     DeviceComparison {
-        hops: Count::of(rates, |one, other| Some(hops.get(other)?.partial_cmp(hops.get(one)?)?)),
+        hops: Count::of(rates, |one, other| hops.get(other)?.partial_cmp(hops.get(one)?)),
         cell: flow.as_ref().map(|flow| Count::of(rates, |one, other| order_of(flow, one, other))),
         numaio,
         ratios: [Some(rates), flow.as_ref(), Some(&expected)].map(|values| worst_ratio(values?, own)),

@@ -2,7 +2,7 @@
 //! with the device itself (Li et al., ICPP 2013, section V-B).
 
 use super::bench::{self, BenchRecords};
-use super::model::device_of_data;
+use crate::device_arguments::device_of_data;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::Common;
@@ -88,8 +88,8 @@ pub fn wants_confirmation(common: &Common, topology: &Topology, devices: &[&Devi
     io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim().eq_ignore_ascii_case("y")
 }
 
-/// Measures each device on a node of each class, saves the records, and prints expected and measured
-/// bandwidth.
+/// Measures each device on a node of each class, saves the records, and prints expected and
+/// measured bandwidth.
 ///
 /// # Errors
 /// No device could be measured; one that fails beside others is a remark.

@@ -1,6 +1,6 @@
 //! Options of `numaio stream`, `latency` and `sweep`: the measured part of the matrix, and output.
 
-use super::model::node_of_device;
+use crate::device_arguments::node_of_device;
 use crate::failure::Failure;
 use crate::options::{node, percent};
 use clap::Args;

@@ -4,6 +4,7 @@ use super::confirm;
 use super::measuring::{self, measure, options, MeasuredMachine};
 use super::{placement, tape_io};
 use crate::balancing::pause;
+use crate::device_arguments::node_of_device;
 use crate::failure::{self, Failure};
 use crate::load_args::LoadArgs;
 use crate::options::{percent, Common, MeasuringArgs, TargetArgs};
@@ -11,7 +12,6 @@ use crate::output::json;
 use crate::store::Kind;
 use crate::{input, output};
 use clap::{Args as ClapArgs, ValueEnum};
-use numaio_machine::devices::Device;
 use numaio_machine::discover::discover;
 use numaio_machine::set::NodeSet;
 use numaio_machine::topology::Topology;
@@ -160,35 +160,6 @@ fn targets(common: &Common, topology: &Topology, args: &TargetArgs) -> Result<No
         targets = topology.cpu_nodes();
     }
     Ok(targets)
-}
-
-/// Returns a device that moves data, which is selected by name or PCI address.
-pub(in crate::commands) fn device_of_data<'a>(
-    topology: &'a Topology,
-    name: &str,
-) -> Result<&'a Device, Failure> {
-    let devices = || topology.devices.iter().filter(|device| device.moves_data());
-    devices().find(|device| device.has_name(name)).ok_or_else(|| {
-        let names: Vec<String> = devices().map(|device| device.name()).collect();
-        let hint = if names.is_empty() {
-            "this machine has no devices that move data".into()
-        } else {
-            format!("devices: {}", names.join(", "))
-        };
-        Failure::usage(format!("there is no device '{name}'")).hint(hint)
-    })
-}
-
-/// Returns the node of a device, which is selected by name or PCI address.
-pub(in crate::commands) fn node_of_device(
-    topology: &Topology,
-    name: &str,
-) -> Result<numaio_machine::ids::NodeId, Failure> {
-    let device = device_of_data(topology, name)?;
-    device.locality.node.ok_or_else(|| {
-        Failure::new(format!("the kernel does not report the NUMA node of '{name}'"))
-            .hint("select the target with --node K; the board's manual lists the socket of each slot")
-    })
 }
 
 /// Prints a model, as a table with what the nodes cost the devices of its targets.

@@ -1,7 +1,7 @@
 //! `numaio validate`: compares the copy model with measured I/O, class by class.
 
-use super::model::node_of_device;
 use super::prediction_inputs::{self, engine, unique, KnownDocuments};
+use crate::device_arguments::node_of_device;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::options::{node, percent, Common};

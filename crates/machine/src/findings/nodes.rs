@@ -38,7 +38,7 @@ fn unknown_of(device: &Device, topology: &Topology) -> Finding {
             ),
         ),
     };
-    // A hypervisor that is not asked to tells a guest no nodes of devices.
+    // A hypervisor that was not asked for it reports no nodes of devices to a guest.
     let is_guest = topology.surroundings.virtual_machine;
     Finding {
         severity: if is_guest { Severity::Note } else { Severity::Warning },

@@ -150,8 +150,8 @@ impl Interface<'_> {
     }
 
     /// Follows the data path of an interface with a virtual function: the function while it has a
-    /// link, or else the paravirtual device (`drivers/net/hyperv/netvsc_drv.c`: `netvsc_start_xmit`,
-    /// `drivers/net/net_failover.c`: `net_failover_start_xmit`).
+    /// link, or else the paravirtual device (`drivers/net/hyperv/netvsc_drv.c`:
+    /// `netvsc_start_xmit`, `drivers/net/net_failover.c`: `net_failover_start_xmit`).
     fn through_failover(&self, walk: &mut Walk, at: Position, lower: Vec<String>, source: &str) {
         let device = |path: &str| walk.root().resolve(&format!("{path}/device")).ok();
         let own = device(self.path);

@@ -8,7 +8,8 @@ use crate::sysfs::{Sysfs, SysfsExt};
 /// `alua_prep_fn`).
 const WITHOUT_IO: [&str; 4] = ["standby", "unavailable", "offline", "transitioning"];
 
-/// Returns the state in which the disk at a path takes no I/O; `None` if it does, or if it is unknown.
+/// Returns the state in which the disk at a path takes no I/O; `None` if it does, or if it is
+/// unknown.
 pub(super) fn idle_disk(root: &dyn Sysfs, path: &str) -> Option<String> {
     let state = |file: &str| root.optional(&format!("{path}/device/{file}")).filter(|text| !text.is_empty());
     let is_running = |state: &String| matches!(state.as_str(), "running" | "live");

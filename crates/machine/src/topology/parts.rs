@@ -68,8 +68,8 @@ pub struct Node {
     pub cpus: CpuSet,
     /// Its memory, if any and known.
     pub memory: Option<Memory>,
-    /// Whether the kernel's files do not contain its memory, as in recordings of CPUs only. The node
-    /// is then assumed to have memory.
+    /// Whether the kernel's files do not contain its memory, as in recordings of CPUs only. The
+    /// node is then assumed to have memory.
     #[serde(default, skip_serializing_if = "is_false")]
     pub memory_unknown: bool,
     /// Pools of reserved huge pages, by ascending page size.

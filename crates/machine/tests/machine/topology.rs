@@ -514,7 +514,7 @@ fn fingerprint_ignores_the_current_state() {
 
 /// Kernels of s390, SPARC and old POWER report -1 as the package of every CPU.
 #[test]
-fn numbers_packages_that_only_their_siblings_tell() {
+fn numbers_packages_that_only_their_siblings_show() {
     let mut tree = four_nodes();
     for cpu in 0..8 {
         let topology = format!("{CPUS}/cpu{cpu}/topology");
@@ -527,7 +527,7 @@ fn numbers_packages_that_only_their_siblings_tell() {
         assert_eq!(package(cpu), Some(PackageId(u32::from(cpu % 4 > 1))), "CPU {cpu}");
     }
     assert!(!rules(&machine).contains(&"package-conflict"));
-    // Without lists, masks tell them, and without both nothing does.
+    // Without lists, masks show them, and without both nothing does.
     for cpu in 0..8 {
         let topology = format!("{CPUS}/cpu{cpu}/topology");
         tree.remove(&format!("{topology}/core_siblings_list"));

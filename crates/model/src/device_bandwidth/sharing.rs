@@ -1,4 +1,5 @@
-//! From how many devices at once on the nodes differ, and what all devices of a machine can transfer.
+//! From how many devices at once on the nodes differ, and what all devices of a machine can
+//! transfer.
 
 use super::expectation::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
 use super::limits::device_limit;

@@ -1,8 +1,8 @@
 //! Costs of symptoms according to measurements, most costly first.
 //!
 //! A cost is based on measured I/O of the device, otherwise on its limit and the copy model of its
-//! node, otherwise on the registers of its link. Without any of these it is unknown, with the command
-//! that would measure it.
+//! node, otherwise on the registers of its link. Without any of these it is unknown, with the
+//! command that would measure it.
 
 #[cfg(test)]
 mod tests;
@@ -229,7 +229,8 @@ fn loss_on_any(of: &DeviceExpectation, nodes: &NodeSet, share: f64) -> Option<Lo
     least.is_finite().then(|| loss(of, least, most))
 }
 
-/// Returns the loss by the shares of buffers per node, or `None` if a node with a share has no value.
+/// Returns the loss by the shares of buffers per node, or `None` if a node with a share has no
+/// value.
 fn loss_by_shares(of: &DeviceExpectation, shares: &BTreeMap<NodeId, f64>) -> Option<Loss> {
     let lost = of.loss(shares)?.max(0.0);
     Some(loss(of, lost, lost))

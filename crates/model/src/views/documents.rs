@@ -9,6 +9,8 @@ use numaio_machine::topology::Topology;
 use numaio_schema::{Document, IoDevice, Model, StreamRecord, StreamScope, View};
 use std::borrow::Borrow;
 
+type ViewsOfSubject<'a> = Box<dyn Fn(&ViewSubject) -> Vec<View> + 'a>;
+
 /// Measured views of a document, and their common properties.
 pub struct DocumentViews<'a> {
     /// Targets of the views, in order.
@@ -19,7 +21,7 @@ pub struct DocumentViews<'a> {
     pub unit: &'a str,
     /// End of the names of figures that are not comparable with others of the same view, or empty.
     pub variant: String,
-    of_subject: Box<dyn Fn(&ViewSubject) -> Vec<View> + 'a>,
+    of_subject: ViewsOfSubject<'a>,
 }
 
 impl<'a> DocumentViews<'a> {

@@ -35,6 +35,7 @@ fn one_card_has_no_preferred_node_and_four_lose_a_quarter_remotely() {
         node: Some(NodeId(0)),
         irq_cpus: CpuSet::new(),
         bytes_per_s: None,
+        has_unknown_share: false,
     };
     let models = [&model];
     let chosen = choose_placement(

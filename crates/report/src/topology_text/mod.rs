@@ -14,8 +14,8 @@ use numaio_machine::units::{format_cpus, format_size};
 use numaio_schema::MachineExpectation;
 
 /// Formats a machine: nodes, distances, devices, limits of this process, and findings; in brief,
-/// only the verdict and a line for each finding. The verdict is by what its devices are `expected` to
-/// transfer.
+/// only the verdict and a line for each finding. The verdict is by what its devices are `expected`
+/// to transfer.
 ///
 /// Bandwidths are those of links, in the unit of `style`; see
 /// [`PcieLink::bytes_per_s`](numaio_machine::devices::PcieLink::bytes_per_s).

@@ -2,7 +2,7 @@
 
 use super::args::CompareArgs;
 use super::view_set;
-use crate::commands::model::node_of_device;
+use crate::device_arguments::node_of_device;
 use crate::failure::Failure;
 use crate::options::Common;
 use crate::output;

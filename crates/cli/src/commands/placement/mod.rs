@@ -274,7 +274,8 @@ pub fn models(
     Ok(models)
 }
 
-/// Returns what the devices of a machine can transfer, by its models and measured I/O, newest first.
+/// Returns what the devices of a machine can transfer, by its models and measured I/O, newest
+/// first.
 pub fn expectation(topology: &Topology, models: &[Model], io: &[IoRecord]) -> MachineExpectation {
     let (models, records): (Vec<&Model>, Vec<&IoRecord>) = (models.iter().collect(), io.iter().collect());
     numaio_model::expect_machine(BandwidthEvidence { topology, models: &models, records: &records })

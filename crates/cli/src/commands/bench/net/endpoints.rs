@@ -2,7 +2,7 @@
 
 use super::remote;
 use crate::commands::bench::shared::placements;
-use crate::commands::model::node_of_device;
+use crate::device_arguments::node_of_device;
 use crate::failure::Failure;
 use crate::options::{integer, node};
 use clap::{Args, ValueEnum};
