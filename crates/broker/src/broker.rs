@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Part of a rate below which a change is not reported.
 const REPORTED_CHANGE: f64 = 0.001;
 
-/// What a task must know.
+/// The messages to a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// It has threads, and must agree on a rate: pass the offer to the other host. Repeated when

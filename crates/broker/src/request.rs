@@ -1,4 +1,4 @@
-//! What a broker lends, and what is requested of it.
+//! Requests to a broker.
 
 use crate::host_order::HostOrder;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use std::time::Duration;
 const MEASURED_TIME: Duration = Duration::from_secs(1);
 /// Part of its grant that a task uses if nothing else limits it.
 const FULL_USE: f64 = 0.9;
-/// What a task that uses less is granted, relative to what it used: it can grow.
+/// The grant of a task that uses less, relative to its use: it can grow.
 const HEADROOM: f64 = 1.5;
 /// Least grant of a task that could use more, in bytes/s, so that one that was idle can grow.
 const LEAST_DEMAND: f64 = 1_048_576.0;
@@ -34,7 +34,7 @@ impl TaskState {
     }
 }
 
-/// What a task may use.
+/// The rates that a task may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grant {
     /// Rate in bytes/s; `None` if nothing limits it.
@@ -64,7 +64,7 @@ pub(crate) struct Task {
     pub since: Duration,
     /// Number of times that the first host gave it threads.
     pub turn: u64,
-    /// What the other host offers in this turn in bytes/s, infinite if it limits nothing; `None`
+    /// The other host's offer in this turn in bytes/s, infinite if it limits nothing; `None`
     /// before its first offer.
     pub peer_offer: Option<f64>,
     /// The last offer to the other host in this turn, infinite if nothing limits it.
@@ -75,7 +75,7 @@ pub(crate) struct Task {
     pub done: u64,
     /// The measurement of its rate.
     pub measurement: Option<Measurement>,
-    /// What it probably can use in bytes/s; infinite if it uses all that it is granted.
+    /// The rate that it probably can use in bytes/s; infinite if it uses its whole grant.
     pub demand: f64,
 }
 

@@ -27,7 +27,7 @@ pub struct TaskView {
     pub id: TaskId,
     /// Its state.
     pub state: TaskState,
-    /// What it may use; `None` before it transfers.
+    /// The rate that it may use; `None` before it transfers.
     pub grant: Option<Grant>,
     /// Position in the queue, from 1.
     pub position: Option<usize>,

@@ -77,7 +77,7 @@ fn any(_: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What became of a configuration file.
+/// The outcome of reading a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileUse {
     /// It was read.

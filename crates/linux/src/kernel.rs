@@ -115,7 +115,7 @@ impl Kernel {
     }
 }
 
-/// Returns what `of` yields for the path of each device.
+/// Returns the result of `of` for the path of each device.
 fn of_one_kind<'a, T>(
     io: &'a IoWorkload,
     of: impl Fn(&'a IoPath) -> Option<T>,

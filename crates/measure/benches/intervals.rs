@@ -95,7 +95,7 @@ fn shipped(cells: &[CellVisits], _seed: u64) -> Interval {
     Interval { value: summary.median, low: summary.low, high: summary.high }
 }
 
-/// What a bootstrap draws.
+/// The sample that a bootstrap draws.
 #[derive(Debug, Clone, Copy)]
 enum Blocks {
     /// Complete visits.

@@ -38,7 +38,7 @@ struct LoadSource {
     bytes_per_array: u64,
 }
 
-/// What the loads did so far.
+/// Counts of the loads so far.
 #[derive(Default)]
 struct LoadFigures {
     /// Bytes per second of each load in each run.

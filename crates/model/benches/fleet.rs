@@ -20,7 +20,7 @@ const SIZES: [(u32, u32, u64); 5] = [(4, 1, 250), (8, 1, 250), (20, 1, 100), (10
 const NOISES: [(&str, f64, f64); 2] = [("2 %", 0.01, 0.0173), ("0.5 %", 0.0025, 0.0043)];
 const RULES: [&str; 3] = ["numaio fleet check", "Cbench", "SuperBench"];
 
-/// What a rule found in fleets.
+/// The findings of a rule in fleets.
 #[derive(Default, Clone)]
 struct Tally {
     found: usize,

@@ -1,4 +1,4 @@
-//! What the remoteness of its memory and devices costs a program: the application model that
+//! Costs of a program's remote memory and devices: the application model that
 //! Cbench's NUMA extension (2012) asks for.
 //!
 //! CPU time consists of time that does not depend on nodes, and of accesses to memory. An access of
@@ -46,7 +46,7 @@ pub struct PlacementCost {
     pub slowdown: Option<Slowdown>,
     /// The best node; `None` if nothing about the nodes is known.
     pub best: Option<NodeId>,
-    /// What would narrow the intervals.
+    /// Measurements that would narrow the intervals.
     pub unknown: Vec<UnknownPart>,
 }
 

@@ -19,7 +19,7 @@ pub struct InterruptLoss {
     pub losses: Vec<Loss>,
 }
 
-/// Returns what a device loses with its interrupts where they are, compared with its own node: by
+/// Returns a device's loss with its interrupts where they are, compared with its own node: by
 /// the newest of these records for each, with the best placement of streams in each. `None` without
 /// both measurements, or if CPUs of several nodes serve the interrupts.
 pub fn interrupt_loss(topology: &Topology, records: &[IoRecord], device: &Device) -> Option<InterruptLoss> {

@@ -1,6 +1,6 @@
 //! Max-min fair shares of one budget.
 
-/// What grows up to a rate, in proportion to a weight, for a cost per unit.
+/// A flow that grows up to a rate, in proportion to a weight, for a cost per unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub most: f64,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 mod pattern;
 pub use pattern::{Pattern, PatternError, MAX_PATTERN};
 
-/// What happens to a name that the pattern of a rule matches.
+/// The action on a name that the pattern of a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The entry is copied.

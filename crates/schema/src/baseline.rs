@@ -31,7 +31,7 @@ pub struct BaselineComparison {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ComparedDocuments {
-    /// What was measured: `copy model`, `STREAM`, `latency` or `I/O`.
+    /// The measured quantity: `copy model`, `STREAM`, `latency` or `I/O`.
     pub kind: String,
     /// Time of the earlier measurement, in seconds since 1970.
     pub before_at: u64,

@@ -1,9 +1,9 @@
-//! What a daemon lends to a transfer.
+//! Capacity that a daemon lends to a transfer.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a daemon lends to a transfer at the moment.
+/// The capacity that a daemon lends to a transfer at the moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct LentCapacity {
@@ -88,13 +88,13 @@ impl fmt::Display for CapacityState {
 pub struct QueuedTransfer {
     /// The user: a user of the daemon, or a user of its host.
     pub user: String,
-    /// What it transfers: a root of the daemon, or the process on its host.
+    /// The subject of the transfer: a root of the daemon, or the process on its host.
     pub subject: String,
     /// Devices that it uses, each with its direction.
     pub devices: Vec<String>,
     /// Bytes so far.
     pub bytes: u64,
-    /// What it has or waits for.
+    /// Its slot or its place in the queue.
     #[serde(flatten)]
     pub capacity: LentCapacity,
 }

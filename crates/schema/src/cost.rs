@@ -1,4 +1,4 @@
-//! What the remoteness of its memory and devices costs a running program.
+//! Costs of a running program's remote memory and devices.
 
 use crate::DeviceUse;
 use numaio_machine::ids::NodeId;
@@ -20,7 +20,7 @@ pub struct ProgramCost {
     pub pid: Option<u32>,
     /// Name of the process, or the command.
     pub name: String,
-    /// What the program did.
+    /// The activity of the program.
     pub traffic: ProgramTraffic,
     /// Slowdown of its CPU time by the place of its memory; `None` if it used no CPU or has no
     /// memory, or nothing about the nodes is known.
@@ -32,11 +32,11 @@ pub struct ProgramCost {
     pub slowdown: Option<Slowdown>,
     /// The node on which it would run best; `None` if nothing about the nodes is known.
     pub best: Option<NodeId>,
-    /// What would narrow the intervals.
+    /// Measurements that would narrow the intervals.
     pub unknown: Vec<UnknownPart>,
 }
 
-/// What a program did while it was observed, with its descendants.
+/// The activity of a program while it was observed, with its descendants.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct ProgramTraffic {
@@ -123,7 +123,7 @@ pub struct DeviceCost {
     pub direction: Direction,
     /// Slowdown of the I/O.
     pub slowdown: Slowdown,
-    /// What the bandwidths by node come from, such as `disk, measured I/O`.
+    /// The source of the bandwidths by node, such as `disk, measured I/O`.
     pub basis: String,
 }
 
@@ -131,7 +131,7 @@ pub struct DeviceCost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct UnknownPart {
-    /// What is unknown.
+    /// The unknown quantity.
     pub name: String,
     /// The command or step that measures it.
     pub remedy: String,

@@ -23,7 +23,7 @@ pub struct DevicesDocument {
     pub omitted: Vec<OmittedDevice>,
 }
 
-/// What one device can carry.
+/// The capacity of one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceDescription {
@@ -38,7 +38,7 @@ pub struct DeviceDescription {
     /// Details of the kind: `virtual disk`, `raid1`, the type of an unknown file system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// What a transfer uses it for.
+    /// Its use by a transfer.
     pub purpose: Sourced<DevicePurpose>,
     /// Its nodes; `None` if unknown.
     pub nodes: Option<Sourced<NodeSet>>,
@@ -161,7 +161,7 @@ pub enum TransferDeviceKind {
     Other,
 }
 
-/// What a transfer uses a device for.
+/// The use of a device by a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

@@ -1,4 +1,4 @@
-//! What a device can transfer with buffers on each node.
+//! Bandwidth of a device with buffers on each node.
 
 use crate::{DeviceBandwidth, ValueSource};
 use numaio_machine::ids::NodeId;
@@ -25,7 +25,7 @@ pub struct DeviceExpectation {
     pub node: Option<NodeId>,
     /// Device write or device read.
     pub direction: Direction,
-    /// What the device itself carries.
+    /// The limit of the device itself.
     pub limit: DeviceBandwidth,
     /// Other devices that use the same paths at the same time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -77,7 +77,7 @@ pub enum BandwidthDifference {
     Some,
     /// Measurements do not show it.
     Unknown {
-        /// What is missing.
+        /// The missing information.
         reason: UnknownDifference,
     },
 }

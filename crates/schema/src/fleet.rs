@@ -32,7 +32,7 @@ pub struct FleetHost {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Fact {
-    /// What it means that two hosts differ in this fact.
+    /// The meaning of a difference between two hosts in this fact.
     pub kind: FactKind,
     /// A stable name.
     pub name: String,
@@ -40,7 +40,7 @@ pub struct Fact {
     pub value: String,
 }
 
-/// What it means that two hosts differ in a fact.
+/// The meaning of a difference between two hosts in a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

@@ -25,12 +25,12 @@ pub struct FleetCheck {
     pub groups: Vec<FleetGroup>,
     /// The hosts with a finding or a remark: structure first, then by significance.
     pub hosts: Vec<HostCheck>,
-    /// What could not be decided, and why.
+    /// The undecided questions, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undecided: Vec<String>,
 }
 
-/// What counts as a deviation.
+/// The limits of deviations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct CheckOptions {
@@ -53,7 +53,7 @@ pub struct CheckOptions {
 pub struct FleetGroup {
     /// A short name, such as `1` or, for a structure variant of like hardware, `1b`.
     pub name: String,
-    /// What all hosts have in common: hardware, and the structure of most.
+    /// The common parts of all hosts: hardware, and the structure of most.
     pub facts: Vec<Fact>,
     /// Names of the hosts, sorted.
     pub hosts: Vec<String>,

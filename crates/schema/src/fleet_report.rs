@@ -1,4 +1,4 @@
-//! What one host of a fleet reports.
+//! The report of one host of a fleet.
 
 use crate::read::{read, DocumentError};
 use crate::{Diagnosis, TopologyDocument};
@@ -6,7 +6,7 @@ use numaio_machine::conditions::Conditions;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// What one host of a fleet reports: what it is, and what a command measured on it.
+/// The report of one host of a fleet: its description, and the measurements of a command on it.
 ///
 /// A host writes exactly one, complete or not at all. `D` holds a document of the command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -29,7 +29,7 @@ pub struct GuestBench {
     pub local: NodeId,
     /// Node of the host with the worst path.
     pub remote: NodeId,
-    /// What these nodes are chosen by.
+    /// The criterion of the choice of these nodes.
     pub basis: Basis,
     /// One entry for each placement.
     pub situations: Vec<GuestSituation>,

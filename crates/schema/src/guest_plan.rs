@@ -30,9 +30,9 @@ pub struct GuestPlan {
     pub devices: Vec<GuestPlanDevice>,
     /// The placement of each guest, in the order of the requests.
     pub guests: Vec<GuestPlacement>,
-    /// What the placement reaches.
+    /// The value of the placement.
     pub value: GuestPlanValue,
-    /// What no placement exceeds.
+    /// An upper bound of all placements.
     pub bound: GuestPlanValue,
     /// Whether the placement is proven optimal.
     pub proof: GuestPlanProof,
@@ -122,7 +122,7 @@ pub struct GuestPlanDevice {
     pub basis: Basis,
     /// The nodes of the host as seen from it, best first.
     pub nodes: Vec<RankedNode>,
-    /// What it can transfer with buffers on each node, by direction.
+    /// Its bandwidth with buffers on each node, by direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<DeviceExpectation>,
     /// CPUs that serve its interrupts.
@@ -144,7 +144,7 @@ pub struct GuestPlacement {
     pub service_cpus: CpuSet,
     /// Whether these CPUs also run its virtual CPUs, since no core is left.
     pub shares_cpus: bool,
-    /// What it gets of each device.
+    /// Its share of each device.
     pub demands: Vec<PlacedDemand>,
     /// The virtual function that it gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,7 +173,7 @@ pub struct PinnedVcpu {
     pub cpus: CpuSet,
 }
 
-/// What a guest gets of a device.
+/// The share of a guest in a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PlacedDemand {
@@ -199,7 +199,7 @@ pub struct PlannedFunction {
     pub network: bool,
 }
 
-/// What a placement reaches. Values are compared in the order of their fields.
+/// The value of a placement. Values are compared in the order of their fields.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct GuestPlanValue {
@@ -228,7 +228,7 @@ pub enum GuestPlanProof {
 pub struct GuestBaseline {
     /// Its rule.
     pub rule: GuestBaselineRule,
-    /// What it reaches; `None` if the guests do not fit.
+    /// Its value; `None` if the guests do not fit.
     pub value: Option<GuestPlanValue>,
 }
 

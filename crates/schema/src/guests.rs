@@ -52,7 +52,7 @@ pub struct GuestStatus {
     pub pinned: bool,
     /// Devices of the host that it uses.
     pub devices: Vec<GuestDevice>,
-    /// What is remote, most costly first.
+    /// The remote parts, most costly first.
     pub findings: Vec<DiagnosedFinding>,
 }
 

@@ -31,10 +31,10 @@ pub struct Job {
     /// The reason for a failure or a wait, as text; otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What the daemon of this host lends, while the job runs.
+    /// The capacity that the daemon of this host lends, while the job runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<LentCapacity>,
-    /// What the daemon of the other host lends, while the job runs.
+    /// The capacity that the daemon of the other host lends, while the job runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_capacity: Option<LentCapacity>,
     /// Time of the first start in seconds since 1970.

@@ -148,7 +148,7 @@ pub struct PlacementTarget {
     pub basis: Basis,
     /// The nodes as seen from the device, best first.
     pub nodes: Vec<RankedNode>,
-    /// What the device can transfer with buffers on each node, by direction.
+    /// The device's bandwidth with buffers on each node, by direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<DeviceExpectation>,
 }

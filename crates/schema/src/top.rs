@@ -156,7 +156,7 @@ pub struct TopProgram {
     /// The move near its device, if only nearness is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// What `numaio balance` would do; `None` if not inspected, or if there are no rates yet.
+    /// The advice of `numaio balance`; `None` if not inspected, or if there are no rates yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalanceAdvice>,
     /// Why the program was inspected only partially.
@@ -164,7 +164,7 @@ pub struct TopProgram {
     pub reason: Option<String>,
 }
 
-/// What `numaio balance` would do with a program.
+/// The advice of `numaio balance` on a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct BalanceAdvice {
@@ -184,11 +184,11 @@ pub struct BalanceAdvice {
 pub struct RemoteShare {
     /// The share, from 0 to 1.
     pub share: f64,
-    /// What it is remote from.
+    /// The resources that are remote.
     pub from: RemoteFrom,
 }
 
-/// What a program is remote from.
+/// A resource that is remote from a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -211,7 +211,7 @@ pub struct TopTransfer {
     /// The user; empty for a job.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
-    /// What is transferred.
+    /// The transferred objects.
     pub subject: String,
     /// The state, such as `transferring` or `waiting`.
     pub state: String,

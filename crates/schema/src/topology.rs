@@ -18,7 +18,7 @@ pub struct TopologyDocument {
     /// The topology.
     #[serde(flatten)]
     pub topology: Topology,
-    /// What each two devices share, on request.
+    /// The shared parts of each two devices' paths, on request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_matrix: Option<DeviceMatrix>,
     /// What the devices can transfer with buffers on each node; `None` where only the machine is

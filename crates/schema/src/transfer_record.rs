@@ -23,7 +23,7 @@ pub struct TransferRecord {
     /// Name of the root; empty if it is not a configured one.
     #[serde(default)]
     pub root: String,
-    /// What the user does; `None` if the session ended before it was known.
+    /// The user's action; `None` if the session ended before it was known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<TransferDirection>,
     /// How the session ended.
@@ -46,7 +46,7 @@ pub struct TransferRecord {
     pub counts: TransferCounts,
 }
 
-/// What a session transferred.
+/// The amounts that a session transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct TransferCounts {
@@ -91,7 +91,7 @@ impl TransferCounts {
     }
 }
 
-/// What a user does with the files of a root.
+/// The action of a user on the files of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -182,7 +182,7 @@ pub struct TransferTotal {
     /// Name of the root; empty if it is not a configured one.
     #[serde(default)]
     pub root: String,
-    /// What the user did.
+    /// The user's action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<TransferDirection>,
     /// Number of sessions by result.

@@ -65,7 +65,7 @@ pub struct FleetNoise {
     pub glitches: f64,
 }
 
-/// What is wrong with a host.
+/// The fault of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
     /// A device's link has half of its lanes; its bandwidth halves.

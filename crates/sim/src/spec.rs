@@ -51,7 +51,7 @@ pub struct Spec {
     pub noise: Noise,
     /// Settings and other load.
     pub conditions: ConditionsSpec,
-    /// What this process may use.
+    /// The CPUs and nodes that this process may use.
     pub confinement: ConfinementSpec,
 }
 

@@ -47,7 +47,7 @@ pub enum EndpointError {
     InvalidDaemonAddress {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// Its fault.
         why: &'static str,
     },
     /// The part before its first colon cannot be a host.

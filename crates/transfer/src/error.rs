@@ -142,7 +142,7 @@ pub enum TransferError {
     InvalidPattern {
         /// The pattern, lossy.
         pattern: String,
-        /// What is wrong with it.
+        /// Its fault.
         why: String,
     },
     /// There are fewer data connections than addresses.

@@ -71,7 +71,7 @@ pub fn add_totals(earlier: JobTotals, last: JobTotals) -> JobTotals {
 /// Placement of the threads and buffers of a side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlacementEvent {
-    /// What decided: `the kernel`, `the plan`, `the model` or `the storage's node`.
+    /// The basis of the decision: `the kernel`, `the plan`, `the model` or `the storage's node`.
     pub by: &'static str,
     /// Size of blocks and of buffers in bytes.
     pub block: u64,
@@ -103,7 +103,7 @@ pub struct PlacedGroup {
 /// Placement of the threads of data connections.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlacedConnections {
-    /// What decided: `the kernel`, `the plan` or `the network's node`.
+    /// The basis of the decision: `the kernel`, `the plan` or `the network's node`.
     pub by: &'static str,
     /// CPU sets that the threads take in turn; any CPU if there are none.
     #[serde(serialize_with = "as_lists")]

@@ -1,4 +1,4 @@
-//! What a transfer reports while it runs: events, notices and manifest entries, for any number of
+//! Reports of a running transfer: events, notices and manifest entries, for any number of
 //! readers.
 
 use crate::capacity::link::{CurrentRate, LinkNews};
@@ -40,7 +40,7 @@ pub enum Observation<'a> {
     Flush,
 }
 
-/// What an observer needs beside the observations that all receive.
+/// The wishes of an observer beside the observations that all receive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ObserverWishes {
     /// Changes; many transfers have millions.
@@ -84,9 +84,9 @@ pub enum Notice {
         /// Seconds until it probably starts, if that is known.
         starts_in: Option<u64>,
     },
-    /// What the broker of this host lends has changed.
+    /// The capacity that the broker of this host lends has changed.
     Lent(LentCapacity),
-    /// What the daemon of the other host lends has changed.
+    /// The capacity that the daemon of the other host lends has changed.
     PeerLent(LentCapacity),
     /// The broker of this host cannot be used, or has ended.
     NoCapacity {

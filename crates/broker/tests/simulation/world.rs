@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_millis(200);
 /// Part of a rate by which shares may deviate from the exact solution.
 const TOLERANCE: f64 = 0.05;
 
-/// What a random world has.
+/// The parts of a random world.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Devices of each host.

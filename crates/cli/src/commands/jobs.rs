@@ -30,7 +30,7 @@ pub struct JobsArgs {
     pub action: Option<JobAction>,
 }
 
-/// What to do with jobs.
+/// An action on jobs.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum JobAction {
     /// List all jobs; the default

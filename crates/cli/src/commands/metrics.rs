@@ -63,7 +63,7 @@ Examples:
 
 Exit status: 0 written; 1 failed; 2 wrong usage.";
 
-/// What is known of the sessions of a daemon.
+/// The known sessions of a daemon.
 #[derive(Default)]
 struct SessionSources {
     history: Option<RecordHistory>,

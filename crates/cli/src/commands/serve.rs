@@ -85,7 +85,7 @@ pub fn run(common: &Common, args: &ServeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns what the devices of this machine can carry.
+/// Returns the capacities of this machine's devices.
 fn device_capacities(
     common: &Common,
     log: &Log,

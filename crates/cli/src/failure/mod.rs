@@ -29,7 +29,7 @@ const USAGE: u8 = 2;
 /// Why a command failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What failed, on which object, and why.
+    /// The failed operation, its object and the reason.
     pub message: String,
     /// How to fix it.
     pub hint: Option<String>,

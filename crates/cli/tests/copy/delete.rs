@@ -1,4 +1,4 @@
-//! What `numaio copy --delete` must keep.
+//! Files that `numaio copy --delete` must keep.
 
 use crate::support::{skipped, CommandOutput, Home};
 use std::fs;

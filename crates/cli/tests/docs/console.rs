@@ -140,7 +140,7 @@ pub fn reproducible_examples(page: &str) -> usize {
     blocks.flatten().filter(|example| example.words().is_some_and(|words| is_reproducible(&words))).count()
 }
 
-/// Returns what a terminal shows: standard output and error in order, and an exit status other
+/// Returns the text on a terminal: standard output and error in order, and an exit status other
 /// than 0.
 pub fn run(home: &Home, args: &[String]) -> Vec<String> {
     let path = home.0.join("printed");

@@ -16,7 +16,7 @@ const MAX_DOCUMENT_BYTES: usize = 128 << 20;
 pub const COMMANDS: [&str; 8] =
     ["bench", "devices", "doctor", "latency", "model", "stream", "sweep", "topology"];
 
-/// What a host knows before it measures.
+/// The knowledge of a host before it measures.
 #[derive(Debug)]
 pub struct HostFacts {
     /// Hash of its machine-id.
@@ -29,7 +29,7 @@ pub struct HostFacts {
     pub diagnosis: Option<Diagnosis>,
 }
 
-/// What to measure on a host.
+/// The measurement of a host.
 #[derive(Debug, Clone)]
 pub struct HostRequest {
     /// The name that the fleet uses.

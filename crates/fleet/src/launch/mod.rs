@@ -45,7 +45,7 @@ pub enum LaunchError {
     UnexpectedOutput {
         /// The program with its first arguments.
         command: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// A file or directory of the run.
@@ -63,7 +63,7 @@ pub enum LaunchError {
     Document {
         /// Its file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: DocumentError,
     },
     /// The description of a run contains what `numaio fleet run` would reject.
@@ -71,7 +71,7 @@ pub enum LaunchError {
     InvalidRun {
         /// Its file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// No run has this ID.

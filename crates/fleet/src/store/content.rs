@@ -1,8 +1,8 @@
-//! What the store derives from a document.
+//! Content that the store derives from a document.
 
 use numaio_schema::{Fact, FigureKey};
 
-/// What the store keeps of a document in its derived tables.
+/// The content of a document in the store's derived tables.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DocumentContent {
     /// The schema of the document, such as `numaio/host-report/1`.

@@ -28,7 +28,7 @@ pub struct IngestOptions<'a> {
     pub is_interrupted: &'a dyn Fn() -> bool,
 }
 
-/// What happened to a document, beside being added.
+/// The outcome for a document that is not added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IngestEvent {
     /// The document was not added.

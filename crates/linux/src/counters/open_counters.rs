@@ -250,7 +250,7 @@ fn has_cores(root: &Root, family: CoreFamily) -> bool {
     OpenEvent::open(&request, None).is_ok()
 }
 
-/// Returns what to attach counters of threads to.
+/// Returns the target of counters of threads.
 fn subjects(root: &Root, attachment: Attachment) -> Result<Vec<EventSubject>, ProbeError> {
     let pid = match attachment {
         Attachment::NewThreads => return Ok(vec![EventSubject::NewThreads]),

@@ -50,7 +50,7 @@ pub enum EventSubject {
     Cpu(u32),
 }
 
-/// What to count.
+/// The event to count.
 #[derive(Debug, Clone, Copy)]
 pub struct EventRequest {
     /// `perf_event_attr.type`.
@@ -59,7 +59,7 @@ pub struct EventRequest {
     pub config: u64,
     /// Whether to count in user mode only.
     pub is_user_only: bool,
-    /// What is counted.
+    /// The counted event.
     pub subject: EventSubject,
 }
 

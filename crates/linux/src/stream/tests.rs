@@ -16,7 +16,7 @@ fn numbers(count: usize, seed: u32) -> Vec<f64> {
     (0..count as u32).map(number).collect()
 }
 
-/// What the written array contains before a run.
+/// Content of the written array before a run.
 const GUARD: f64 = -777.25;
 
 fn defined(op: StreamOp, x: f64, y: f64) -> f64 {

@@ -72,7 +72,7 @@ pub enum Counter {
     PagesMigrated,
 }
 
-/// What a counter covers.
+/// The scope of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CounterScope {
     /// The counted threads.
@@ -163,7 +163,7 @@ impl Counter {
         }
     }
 
-    /// Returns what the counter covers.
+    /// Returns the scope of the counter.
     pub fn scope(self) -> CounterScope {
         match self {
             Self::HintFaults | Self::PagesMigrated => CounterScope::Machine,

@@ -1,4 +1,4 @@
-//! What two devices share on the path between them.
+//! Shared parts of the path between two devices.
 //!
 //! Transfers between devices (GPUDirect, NVMe over Fabrics target offload) take the shortest path:
 //! within a switch they do not reach the processor, across packages they load its interconnect.

@@ -19,7 +19,7 @@ const MAX_ATTACHMENTS: usize = 512;
 pub struct GuestDevice {
     /// How the guest uses it.
     pub kind: GuestDeviceKind,
-    /// What is attached: a PCI address, an interface, a path.
+    /// The attached object: a PCI address, an interface, a path.
     pub attached: String,
     /// The path from it to the device, one line for each device; empty if it leads to none.
     pub reached_via: Vec<String>,

@@ -41,7 +41,7 @@ pub enum DomainError {
     NoMemory,
 }
 
-/// What a placement needs of a domain.
+/// The parts of a domain that a placement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DomainSummary {
     /// Its name.

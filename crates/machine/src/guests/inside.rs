@@ -21,7 +21,7 @@ pub struct GivenTopology {
     pub hardware_threads: bool,
     /// Devices that move data, with their node as the guest sees it.
     pub devices: Vec<(String, Option<NodeId>)>,
-    /// What the guest cannot find out, and what to request from the host.
+    /// Facts unknown to the guest, and requests to the host.
     pub unknown: Vec<UnknownFact>,
 }
 
@@ -31,7 +31,7 @@ pub struct GivenTopology {
 pub struct UnknownFact {
     /// The fact.
     pub fact: String,
-    /// What to request from the operator of the host.
+    /// Requests to the operator of the host.
     pub request: String,
 }
 

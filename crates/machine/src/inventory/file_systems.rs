@@ -77,11 +77,11 @@ pub struct FileSystem {
     pub mounts: Vec<String>,
     /// Mount ids.
     pub ids: Vec<u64>,
-    /// What holds its data.
+    /// The holder of its data.
     pub media: Media,
 }
 
-/// What holds the data of a file system.
+/// The holder of a file system's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Media {
     /// Disks or volumes, by the kernel's names.
@@ -136,7 +136,7 @@ fn has_data(mount: &Mount) -> bool {
     !is_kernel && !KERNEL.contains(&mount.kind.as_str())
 }
 
-/// Returns what holds the data of a mount.
+/// Returns the holder of a mount's data.
 fn media(context: ResolveContext<'_>, disks: &[BlockDevice], mount: &Mount) -> Media {
     let kind = mount.kind.as_str();
     if IN_MEMORY.contains(&kind) {

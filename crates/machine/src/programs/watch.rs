@@ -51,7 +51,7 @@ pub struct ObservedProgram {
     pub is_active: bool,
 }
 
-/// What is known of a process.
+/// The state of knowledge of a process.
 #[derive(Debug)]
 struct TrackedProgram {
     sample: ProgramSample,

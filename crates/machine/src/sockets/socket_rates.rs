@@ -48,7 +48,8 @@ pub struct SocketRate {
 
 /// Lists of sockets, each compared with the one before.
 ///
-/// What a socket moves after its last list is not counted, so that short connections are missing.
+/// Bytes that a socket moves after its last list are not counted, so that short connections are
+/// missing.
 #[derive(Debug, Default)]
 pub struct SocketWatch {
     before: Option<EarlierDump>,

@@ -85,7 +85,7 @@ pub struct Node {
     pub memory_allowed: bool,
     /// Kind of memory, if the kernel reports it: `DRAM`, `HBM`, `CXL`, `PMEM`, `GPU`.
     pub memory_kind: Option<String>,
-    /// What identifies the kind: `HMAT access class 1`, `memory_tier2`, `dax0.0`.
+    /// The identification of the kind: `HMAT access class 1`, `memory_tier2`, `dax0.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_kind_source: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What workloads have in common: flow, threads, pages and sampling.
+//! Common parts of workloads: flow, threads, pages and sampling.
 
 use crate::ids::NodeId;
 use crate::set::CpuSet;

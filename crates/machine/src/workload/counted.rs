@@ -13,11 +13,11 @@ use std::fmt;
 pub struct CountedWorkload {
     /// The counters. Each has a count or a reason in the outcome.
     pub counters: Vec<Counter>,
-    /// What is counted.
+    /// The counted event.
     pub target: CountedTarget,
 }
 
-/// What is counted.
+/// The counted event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(tag = "target", rename_all = "kebab-case")]

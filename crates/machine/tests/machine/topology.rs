@@ -222,7 +222,7 @@ fn applies_cgroup_v1_limits() {
     assert_eq!(machine.confinement.sources, ["cgroup v1 /job (cpus)", "cgroup v1 /job (mems)"]);
 }
 
-/// What a group uses already counts, less the page cache; of several groups the one with the least
+/// Memory in use counts, less the page cache; of several groups the one with the least
 /// left.
 #[test]
 fn memory_left_is_limit_minus_use() {

@@ -201,7 +201,7 @@ impl Cell {
         needs.into_iter().find_map(|(node, bytes)| memory_shortage(topology, node, bytes))
     }
 
-    /// Returns what was measured where, without size and operation.
+    /// Returns the kind and place of the measurement, without size and operation.
     fn streams(&self) -> String {
         let group = |(group, cpu_node): (&StreamGroup, &NodeId)| {
             let streams = if group.streams == 1 { "stream" } else { "streams" };

@@ -1,4 +1,4 @@
-//! What a balancer remembers of groups and moves: cool-down, hysteresis, effects and byte limits.
+//! The memory of a balancer on groups and moves: cool-down, hysteresis, effects and byte limits.
 
 use super::inputs::BalanceOptions;
 use numaio_machine::ids::NodeId;
@@ -58,7 +58,7 @@ struct LastMove {
     is_checked: bool,
 }
 
-/// What a group gets in a round.
+/// The decision on a group in a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ObservedEffect {
     pub rate: f64,

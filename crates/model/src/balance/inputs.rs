@@ -1,4 +1,4 @@
-//! What a balancer decides on: groups, nodes, devices and options; and its decisions.
+//! Inputs of a balancer: groups, nodes, devices and options; and its decisions.
 
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::NodeSet;

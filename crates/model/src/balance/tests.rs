@@ -166,7 +166,7 @@ impl World {
         (rates, busy)
     }
 
-    /// What a balancer observes.
+    /// The observations of a balancer.
     fn problem(&self, nodes: &[usize], round: u64, random: &mut Random) -> BalanceProblem {
         let (rates, busy) = self.rates(nodes, round);
         let id = |node: usize| NodeId(node as u32);

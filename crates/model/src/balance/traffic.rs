@@ -6,7 +6,7 @@ use numaio_machine::sockets::TrafficRates;
 use numaio_schema::{DeviceTraffic, TrafficSource};
 use std::collections::BTreeMap;
 
-/// What is known of the traffic of a program.
+/// Knowledge of a program's traffic.
 #[derive(Debug, Clone, Copy)]
 pub struct TrafficInputs<'a> {
     /// Share of the program's open files by index of the device; they sum to 1.

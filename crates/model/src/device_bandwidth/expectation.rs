@@ -18,7 +18,7 @@ use numaio_schema::{
 use std::collections::BTreeMap;
 use std::iter;
 
-/// What is known of a machine's paths and devices.
+/// Knowledge of a machine's paths and devices.
 #[derive(Debug, Clone, Copy)]
 pub struct BandwidthEvidence<'a> {
     /// The machine.
@@ -61,7 +61,7 @@ struct Value {
     path: Option<f64>,
 }
 
-/// Returns what a device can transfer in a direction with buffers on each node.
+/// Returns the bandwidth of a device in a direction with buffers on each node.
 ///
 /// `beside` are devices that transfer at the same time. Those on its node share its paths; those
 /// below one bridge, the link of the bridge. A node that neither copies nor the device reached has

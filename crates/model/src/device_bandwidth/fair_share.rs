@@ -1,4 +1,4 @@
-//! What each of several devices gets of the links and paths that they share.
+//! Shares of several devices in common links and paths.
 
 use crate::max_min::{fill, Wanted};
 use numaio_machine::devices::Device;

@@ -1,4 +1,4 @@
-//! What a device itself carries: measured, or by its narrowest link.
+//! Limits of devices themselves: measured, or by the narrowest link.
 
 use numaio_machine::devices::{Device, DeviceKind, PcieLink};
 use numaio_machine::topology::Topology;

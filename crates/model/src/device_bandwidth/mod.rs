@@ -1,4 +1,4 @@
-//! What a node costs a device: the one place that all advice asks.
+//! Bandwidth of a device by node: the one place that all advice asks.
 //!
 //! The copy model compares paths. A device uses as much of a path as it can carry itself, and
 //! shares it with the devices beside it: min(limit, path / sharers) is an upper bound of its

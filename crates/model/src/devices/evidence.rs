@@ -1,4 +1,4 @@
-//! What is known about the bandwidth of devices: measured I/O, copy models and STREAM.
+//! Evidence on the bandwidth of devices: measured I/O, copy models and STREAM.
 
 use numaio_machine::inventory::Inventory;
 use numaio_machine::set::NodeSet;
@@ -45,7 +45,7 @@ pub(super) struct MeasuredName<'a> {
 pub(super) type BothWays = [Option<DeviceBandwidth>; 2];
 
 impl DeviceEvidence<'_> {
-    /// Returns what was measured: the best node's median of the most streams, from the newest
+    /// Returns the measured bandwidth: the best node's median of the most streams, from the newest
     /// record.
     ///
     /// `mounts` are the mount points of the device, for measurements of files on it.

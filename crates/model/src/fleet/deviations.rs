@@ -77,7 +77,7 @@ pub(super) struct Comparison {
     shared: Option<Fits>,
 }
 
-/// What one column deviates by.
+/// The deviation in one column.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Assessment {
     /// Deviating figures: row, score and p-value.

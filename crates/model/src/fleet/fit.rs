@@ -1,4 +1,4 @@
-//! What figures of a group should be: center, scale and degrees of freedom of each.
+//! Expected figures of a group: center, scale and degrees of freedom of each.
 
 use super::scale::{Estimator, Sample};
 use super::table::Table;

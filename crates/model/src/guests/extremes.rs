@@ -13,7 +13,7 @@ pub struct ExtremeNodes {
     pub local: NodeId,
     /// The worst node.
     pub remote: NodeId,
-    /// What they are chosen by.
+    /// The criterion of their choice.
     pub basis: Basis,
 }
 

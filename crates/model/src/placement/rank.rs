@@ -20,7 +20,7 @@ pub(crate) struct Ranking {
     pub basis: Basis,
     /// The usable nodes, best first.
     pub nodes: Vec<RankedNode>,
-    /// What the device can transfer from each node, by direction.
+    /// The device's bandwidth from each node, by direction.
     pub expected: Vec<DeviceExpectation>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn nodes(
     Ranking { basis, nodes, expected }
 }
 
-/// Returns what a device can transfer: in both directions, unless one is requested.
+/// Returns the bandwidth of a device: in both directions, unless one is requested.
 fn expectations(
     topology: &Topology,
     subject: BandwidthSubject<'_>,

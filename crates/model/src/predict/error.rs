@@ -26,7 +26,7 @@ pub enum PredictError {
         /// Nodes with known bandwidth.
         known: NodeSet,
     },
-    /// What loads leave of a node's bandwidth is unknown.
+    /// The bandwidth of a node beside loads is unknown.
     #[error("what the load leaves to node {node} is unknown: neither its STREAM bandwidth nor I/O under another load was measured")]
     LoadUnknown {
         /// The node.

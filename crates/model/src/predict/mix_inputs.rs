@@ -56,7 +56,7 @@ pub(super) fn alone(nodes: &[&NodeCapacity], streams: &[NodeStreams]) -> Vec<Est
     nodes.iter().zip(streams).map(|(node, flow)| curve::at(node, flow.streams)).collect()
 }
 
-/// Returns what the sharing models compute with.
+/// Returns the inputs of the sharing models.
 pub(super) fn inputs(capacities: &Capacities, nodes: &[&NodeCapacity], streams: &[NodeStreams]) -> MixInputs {
     let all = number(streams);
     let part = |(node, flow): (&&NodeCapacity, &NodeStreams)| MixNode {

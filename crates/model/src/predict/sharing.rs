@@ -17,7 +17,7 @@ pub(super) type Parameters = [f64; MOST_PARAMETERS];
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SharingForm {
     pub model: SharingModel,
-    /// What grows equally.
+    /// Flows that grow equally.
     pub fairness: Fairness,
     /// Nodes behind the shared link.
     pub link: Vec<NodeId>,
@@ -25,7 +25,7 @@ pub(super) struct SharingForm {
     pub weights: Vec<(NodeId, f64)>,
 }
 
-/// What grows equally while a budget lasts.
+/// Flows that grow equally while a budget lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fairness {
     Streams,

@@ -1,4 +1,4 @@
-//! What a device's streams keep while STREAM threads load the memory of their node.
+//! Bandwidth of a device's streams while STREAM threads load the memory of their node.
 //!
 //! Streams and threads share the memory of a node max-min fairly: a thread that demands less than
 //! its share leaves the rest. Capacity, demand of a thread and weight of a stream come from I/O
@@ -61,7 +61,7 @@ impl Observation {
 struct MemoryShare {
     /// Bytes per second.
     capacity: f64,
-    /// What a thread uses at most, in bytes per second: the highest known value.
+    /// The highest known use of a thread, in bytes per second.
     thread_demand: f64,
     regime: Regime,
     basis: LoadBasis,
@@ -69,14 +69,14 @@ struct MemoryShare {
     uncertainty: f64,
 }
 
-/// What streams got in a measurement under load.
+/// Bandwidth of streams in a measurement under load.
 enum Regime {
     /// No measured load slowed the streams down.
     Unseen,
     /// Their share, while threads wanted more than theirs. A stream has `weight` times the share of
     /// a thread.
     Fair { threads: f64, weight: f64 },
-    /// What the threads left.
+    /// The bandwidth beside the threads.
     Rest { threads: f64, left: f64 },
 }
 
@@ -106,7 +106,7 @@ pub fn predict_under_load(
     Ok(LoadedPrediction { loads: inputs.loads.to_vec(), nodes: under_load, mix })
 }
 
-/// Returns what a node keeps by number of streams: the measured numbers, and `asked`.
+/// Returns the kept bandwidth of a node by number of streams: the measured numbers, and `asked`.
 fn loaded_capacity(
     node: &NodeCapacity,
     asked: &[u32],
@@ -192,7 +192,7 @@ impl MemoryShare {
         })
     }
 
-    /// Returns what streams keep beside threads.
+    /// Returns the bandwidth of streams beside threads.
     fn left(&self, idle: Estimate, streams: f64, threads: f64) -> Estimate {
         let fair = |weight: f64| self.capacity * weight * streams / (weight * streams + threads);
         // An upper bound: threads that were slowed down demand more.

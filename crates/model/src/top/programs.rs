@@ -7,7 +7,7 @@ use numaio_machine::topology::Topology;
 use numaio_schema::{DeviceUse, Nearness, RemoteFrom, RemoteShare, TopProgram};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What costs more to read of a program, and is therefore read rarely.
+/// Facts of a program that cost more to read, and are therefore read rarely.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProgramInspection {
     /// Memory by kind and node; `None` if not permitted.

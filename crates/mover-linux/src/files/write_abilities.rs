@@ -1,4 +1,4 @@
-//! What a FUSE file system refuses of writers: many store objects, which are written from their
+//! Refusals of FUSE file systems: many store objects, which are written from their
 //! start and not renamed.
 //!
 //! Mountpoint for S3 fails a write behind the end with `EINVAL` and any rename (SEMANTICS.md),
@@ -31,7 +31,7 @@ const UNABLE: [Errno; 9] = [
 /// Offset of the byte that is written behind the end of the file, in bytes: in another page.
 const BEHIND_END: u64 = 1 << 16;
 
-/// What a file system accepts of writers.
+/// The operations of writers that a file system accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteAbilities {
     /// Whether data is accepted at any offset; otherwise only at the end of a file that was opened
@@ -67,7 +67,7 @@ impl Roots {
         self.roots.first().is_some_and(|root| is_filesystem(root, &[FUSE]))
     }
 
-    /// Returns what the file system of the first root accepts of writers, by trying it with
+    /// Returns the operations of writers that the file system of the first root accepts, tried with
     /// temporary files if it is FUSE. What cannot be tried is assumed to be accepted.
     pub fn write_abilities(&self) -> WriteAbilities {
         match self.roots.first().filter(|_| self.may_lack_abilities()) {

@@ -300,13 +300,13 @@ pub struct JournalWrite {
 /// The result of opening a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenedJournal {
-    /// What was found.
+    /// The finding.
     pub state: JournalState,
     /// Whether other transfers to the same root may be running.
     pub has_others: bool,
 }
 
-/// What was found of a journal.
+/// The state of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JournalState {
     /// Another transfer holds the lock until it ends.

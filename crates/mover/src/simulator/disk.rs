@@ -29,7 +29,7 @@ impl Chance {
     }
 }
 
-/// What a file system refuses or ignores.
+/// Operations that a file system refuses or ignores.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Refusals {
     /// Hard links are refused.
@@ -58,7 +58,7 @@ pub struct Disk {
     pub(super) in_place: BTreeMap<FilePath, u64>,
     /// Inode of the journal that a process has opened.
     pub(super) journal: Option<u64>,
-    /// What the file system refuses or ignores.
+    /// Operations that the file system refuses or ignores.
     pub refuses: Refusals,
     /// The size of buffers.
     pub block: BlockSize,

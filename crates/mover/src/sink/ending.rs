@@ -20,7 +20,7 @@ pub(super) enum Phase {
     Ending,
 }
 
-/// What is known of the end of the source, and the phase of finalization.
+/// The end of the source as far as known, and the phase of finalization.
 ///
 /// Invariant: the phase leaves its first value only after the end frame of the source, and advances
 /// in order.

@@ -39,7 +39,7 @@ const PERMANENT: [u8; EPOCH_BYTES] = [0; EPOCH_BYTES];
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimesUnreliable(pub bool);
 
-/// What is known of partial files, and which part of it is on disk.
+/// The known partial files, and the part of this knowledge that is on disk.
 ///
 /// Invariants: a range that the journal on disk lists of an existing partial file is durable and
 /// belongs to the recorded version. At most one operation is in flight, so records reach the disk

@@ -87,7 +87,7 @@ pub(super) struct Scan {
     order: OriginOrder,
 }
 
-/// What the scan has found before under a name.
+/// The earlier finding of the scan under a name.
 pub(super) enum PreviousName {
     /// Nothing.
     New,

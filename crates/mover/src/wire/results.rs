@@ -1,4 +1,4 @@
-//! What a sink reports: changes, hashes for a manifest, and totals.
+//! Reports of a sink: changes, hashes for a manifest, and totals.
 
 use super::itemized::Itemized;
 use crate::name::Name;

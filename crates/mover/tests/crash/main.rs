@@ -23,7 +23,7 @@ fn seeds(usual: u64, mut property: impl FnMut(u64)) {
     (0..number("NUMAIO_SEEDS").unwrap_or(usual)).for_each(property);
 }
 
-/// Returns what the file system of the sink refuses, mostly nothing.
+/// Returns the operations that the file system of the sink refuses, mostly none.
 fn refusals(chance: &mut Chance) -> Refusals {
     Refusals { links: chance.once_in(3), locks: chance.once_in(6), xattrs: chance.once_in(5) }
 }

@@ -68,10 +68,10 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
     })
 }
 
-/// What differs between pages.
+/// The parts that differ between pages.
 pub(crate) struct PageParts<'a> {
     pub(crate) title: &'a str,
-    /// What the page is, beside the name of the program.
+    /// The title of the page, beside the name of the program.
     pub(crate) kind: &'a str,
     pub(crate) style: &'a str,
     pub(crate) script: &'a str,

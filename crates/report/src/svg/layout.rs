@@ -20,7 +20,7 @@ const MAX_ABREAST: usize = 5;
 /// Minimum and maximum width of cards.
 const CARD_WIDTHS: (i32, i32) = (150, 290);
 
-/// What the sizes of cards, stacks and frames depend on.
+/// The inputs of the sizes of cards, stacks and frames.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     /// Width of all cards.

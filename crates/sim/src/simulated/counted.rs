@@ -26,7 +26,7 @@ struct PathBytes {
     store: f64,
 }
 
-/// What a counted workload did.
+/// The counts of a counted workload.
 struct CountedRun {
     paths: BTreeMap<(NodeId, NodeId), PathBytes>,
     threads: u64,

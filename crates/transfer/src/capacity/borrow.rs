@@ -27,7 +27,7 @@ const FAR_SIDE_PATIENCE: Duration = Duration::from_secs(2);
 /// Name of the broker in messages.
 const THIS_HOST: &str = "this host's daemon";
 
-/// What this host's broker lends.
+/// The capacity that this host's broker lends.
 pub struct Borrowed {
     link: CapacityLink,
     /// Name of this host's daemon, if the other host may lend capacity, too.

@@ -17,7 +17,7 @@ pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Value of the rate if there is no limit.
 const NO_LIMIT: u64 = u64::MAX;
 
-/// What a transfer may use at the moment.
+/// The capacity that a transfer may use at the moment.
 #[derive(Debug)]
 pub struct CurrentRate {
     /// Bytes/s; 0 while it is suspended, [`NO_LIMIT`] without a limit.
@@ -26,7 +26,7 @@ pub struct CurrentRate {
     operations: AtomicU64,
     /// Bytes of data so far.
     moved: AtomicU64,
-    /// What happened since the last time that it was taken, the last of each kind.
+    /// The events since the last call, the last of each kind.
     news: Mutex<Vec<LinkNews>>,
     /// Messages for the other host.
     for_peer: Mutex<Vec<PeerMessage>>,
@@ -38,7 +38,7 @@ pub struct CurrentRate {
     daemon: Mutex<Option<UnixStream>>,
 }
 
-/// What happened on the connection to the daemon.
+/// An event on the connection to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkNews {
     /// The daemon lends this.

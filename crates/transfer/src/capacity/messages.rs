@@ -48,18 +48,18 @@ pub struct LocalTransfer {
 /// A message between the daemons of two hosts about a transfer, which passes it on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerMessage {
-    /// What the sender lends if the other host limits nothing.
+    /// The sender's loan if the other host limits nothing.
     Offer(CapacityOffer),
     /// The sender suspended the transfer in a turn.
     Suspended {
         /// Number of the turn.
         turn: u64,
     },
-    /// What the sender's transfer has or waits for, for the user.
+    /// The slot or place of the sender's transfer, for the user.
     Lent(LentCapacity),
 }
 
-/// What a host would lend to a transfer if the other one limited nothing.
+/// A host's loan to a transfer if the other one limited nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapacityOffer {
     /// Number of the turn that the first host began.
@@ -71,7 +71,7 @@ pub struct CapacityOffer {
 /// A message of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CapacityReply {
-    /// What the transfer has or waits for; repeated when it changes.
+    /// The slot or place of the transfer; repeated when it changes.
     Lent(LentCapacity),
     /// A message for the other host.
     ForPeer(PeerMessage),

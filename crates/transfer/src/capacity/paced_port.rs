@@ -41,7 +41,7 @@ pub struct PacedPort {
 /// Limits of a port.
 #[derive(Debug, Clone)]
 pub struct PortLimits {
-    /// What a daemon lends.
+    /// The capacity that a daemon lends.
     pub lent: Option<Arc<CurrentRate>>,
     /// Whether the other side understands messages about it.
     pub has_peer: bool,

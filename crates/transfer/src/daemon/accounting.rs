@@ -1,4 +1,4 @@
-//! What a daemon logs and records of its sessions, and its state for `numaio metrics`.
+//! Log and records of a daemon's sessions, and its state for `numaio metrics`.
 
 use super::loaded_config::LoadedConfig;
 use super::log::Log;

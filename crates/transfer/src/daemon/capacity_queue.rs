@@ -49,7 +49,7 @@ struct QueueState {
     is_closed: bool,
 }
 
-/// What the daemon knows of a transfer.
+/// The daemon's knowledge of a transfer.
 struct Entry {
     user: String,
     what: String,
@@ -231,7 +231,7 @@ impl CapacityQueue {
         &self.host
     }
 
-    /// Returns what is exchanged with the client of a session.
+    /// Returns the exchange of capacity with the client of a session.
     pub fn exchange_with(&self, capacity: Option<&HelloCapacity>) -> CapacityExchange {
         match capacity.map(|capacity| self.session_order(capacity)) {
             None => CapacityExchange::None,
@@ -377,7 +377,7 @@ impl CapacityQueue {
         transfers.filter(|transfer| user.is_none_or(|user| transfer.user == user)).collect()
     }
 
-    /// Returns what a transfer has or waits for.
+    /// Returns the slot or place of a transfer.
     fn lent(&self, state: &QueueState, users: &ResourceUsers, view: &TaskView) -> LentCapacity {
         let entry = &state.entries[&view.id];
         let grant = view.grant.as_ref();

@@ -3,7 +3,7 @@
 use numaio_broker::{Resource, ResourceId};
 use numaio_schema::TransferDirection;
 
-/// What a device can carry.
+/// The capacity of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceCapacity {
     /// Its name.
@@ -22,7 +22,7 @@ pub struct DeviceCapacity {
     pub interfaces: Vec<String>,
 }
 
-/// What a device can carry in one direction.
+/// The capacity of a device in one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectionCapacity {
     /// Bandwidth in bytes/s; `None` if it is unknown.
@@ -81,7 +81,7 @@ pub fn device_of(
 }
 
 impl DeviceCapacity {
-    /// Returns what it can carry in a direction.
+    /// Returns its capacity in a direction.
     pub fn direction(&self, direction: TransferDirection) -> &DirectionCapacity {
         match direction {
             TransferDirection::Read => &self.read,

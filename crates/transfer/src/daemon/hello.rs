@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Maximum length of either line.
 pub const MAX_LINE_BYTES: usize = 4 << 10;
 
-/// What the client requests.
+/// The request of the client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonHello {
     /// [`VERSION`].
@@ -25,11 +25,11 @@ pub struct DaemonHello {
     pub takes_files: bool,
     /// Whether the client has no key of its own, and made one for this connection.
     pub has_no_key: bool,
-    /// What the client's host lends.
+    /// The capacity that the client's host lends.
     pub capacity: HelloCapacity,
 }
 
-/// What the host of a client lends to a transfer.
+/// The capacity that the host of a client lends to a transfer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HelloCapacity {
     /// Public key of the host's daemon; `None` without one.
@@ -38,7 +38,7 @@ pub struct HelloCapacity {
     pub offer: Option<CapacityOffer>,
 }
 
-/// What a daemon exchanges with its client about capacity.
+/// The exchange of capacity between a daemon and its client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CapacityExchange {
@@ -97,7 +97,7 @@ pub enum DaemonGreeting {
     Welcome {
         /// Maximum number of data connections from the source to the sink.
         streams: u16,
-        /// What is exchanged about capacity.
+        /// The exchange of capacity.
         capacity: CapacityExchange,
     },
     /// The session waits in the queue; another greeting follows.

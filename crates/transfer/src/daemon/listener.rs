@@ -362,7 +362,7 @@ fn left(limit: Duration, began: Instant) -> Duration {
     limit.saturating_sub(began.elapsed()).max(Duration::from_millis(1))
 }
 
-/// What a session has reported first.
+/// The first report of a session.
 enum FirstReport {
     /// It requested admission of a user, and got a reply.
     Answered(AnsweredSession),

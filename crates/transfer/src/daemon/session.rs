@@ -98,7 +98,7 @@ pub fn run(log: &Log, placer: &dyn Placer) -> Result<bool, DaemonError> {
     Ok(is_done)
 }
 
-/// What a session knows of its client.
+/// A session's knowledge of its client.
 #[derive(Default)]
 struct ClientIdentity {
     /// Set once the client has authenticated, or has requested a root that is open to anyone.

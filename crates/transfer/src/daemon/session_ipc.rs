@@ -35,9 +35,10 @@ pub struct AdmissionRequest {
     pub user: String,
     /// Name of the root.
     pub root: String,
-    /// What the user requests.
+    /// The request of the user.
     pub direction: TransferDirection,
-    /// What the client's host lends; `None` for a client that learns nothing about devices.
+    /// The capacity that the client's host lends; `None` for a client that learns nothing about
+    /// devices.
     pub capacity: Option<HelloCapacity>,
 }
 
@@ -48,7 +49,7 @@ pub struct SessionEnd {
     pub user: String,
     /// Name of the root, if it is configured; otherwise empty.
     pub root: String,
-    /// What the user requested, if that is known.
+    /// The request of the user, if it is known.
     pub direction: Option<TransferDirection>,
     /// The result.
     pub result: TransferResult,
@@ -58,7 +59,7 @@ pub struct SessionEnd {
     pub transfer: String,
     /// Whether the client reported a lost earlier attempt.
     pub is_retry: bool,
-    /// What was transferred.
+    /// The transferred amounts.
     pub counts: TransferCounts,
 }
 

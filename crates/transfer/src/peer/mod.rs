@@ -45,7 +45,7 @@ const CLOSED_CHANNEL_GRACE: Duration = Duration::from_secs(3);
 /// chooses the route.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the user of a confined peer may request.
+/// The requests that the user of a confined peer may make.
 #[derive(Debug)]
 pub struct Grants {
     /// Root of all paths.
@@ -58,9 +58,9 @@ pub struct Grants {
     pub bytes_per_second: Option<u64>,
     /// Whether files may get set-ID bits.
     pub set_id: bool,
-    /// What the daemon lends.
+    /// The capacity that the daemon lends.
     pub capacity: Option<CapacityLink>,
-    /// What is exchanged with the client about it.
+    /// The exchange with the client about it.
     pub exchange: CapacityExchange,
 }
 

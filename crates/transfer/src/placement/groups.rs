@@ -26,7 +26,7 @@ pub struct PlacedGroups {
     pub notes: Vec<String>,
 }
 
-/// What decides a placement.
+/// The inputs of a placement.
 const BY_KERNEL: &str = "the kernel";
 
 /// Chooses the placement of a side's threads.

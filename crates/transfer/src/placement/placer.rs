@@ -1,4 +1,4 @@
-//! What placement needs from a model of the machine.
+//! The interface of placement to a model of the machine.
 
 use super::plan::SidePlan;
 use numaio_machine::topology::Topology;

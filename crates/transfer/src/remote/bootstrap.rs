@@ -138,7 +138,7 @@ impl LocalProgram {
         Ok(Self { content, sum, name })
     }
 
-    /// Returns what is sent, and the command that unpacks it.
+    /// Returns the sent bytes, and the command that unpacks them.
     ///
     /// ssh itself would not compress it on a shared connection that is not compressed.
     fn packed(&self, has_gzip: bool) -> (Cow<'_, [u8]>, &'static str) {

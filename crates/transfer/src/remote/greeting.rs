@@ -10,16 +10,16 @@ use std::time::Duration;
 /// How long the daemon may take to greet, which includes starting a session process.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a daemon grants a session.
+/// The grant of a daemon to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
     /// Maximum number of data connections to the sink.
     pub streams: u16,
-    /// What is exchanged about capacity.
+    /// The exchange of capacity.
     pub capacity: CapacityExchange,
 }
 
-/// Returns what the daemon grants. The inner error allows a retry.
+/// Returns the grant of the daemon. The inner error allows a retry.
 ///
 /// # Errors
 /// The daemon refuses the session permanently.

@@ -50,7 +50,7 @@ const MAX_REMARKS: usize = 20;
 
 /// A transfer with one side on another host.
 pub struct RemoteTransfer<'a> {
-    /// What the user requested.
+    /// The request of the user.
     pub transfer: &'a Transfer,
     /// The request for both sides.
     pub request: &'a TransferRequest,
@@ -60,7 +60,7 @@ pub struct RemoteTransfer<'a> {
     pub is_source: bool,
     /// Decides what needs a model of the machine.
     pub placer: &'a dyn Placer,
-    /// What this host's broker lends.
+    /// The capacity that this host's broker lends.
     pub capacity: Option<&'a Borrowed>,
 }
 
@@ -75,7 +75,7 @@ struct ReadyPeer {
     capabilities: Capabilities,
     /// Time limit of the peer's silence; `None` without one.
     silence_limit: Option<Duration>,
-    /// What is exchanged about capacity.
+    /// The exchange of capacity.
     exchange: CapacityExchange,
 }
 
@@ -210,7 +210,7 @@ impl RemoteTransfer<'_> {
         })
     }
 
-    /// Returns what this host lends, for a daemon. An earlier connection is forgotten.
+    /// Returns the capacity that this host lends, for a daemon. An earlier connection is forgotten.
     fn hello_capacity(&self) -> HelloCapacity {
         let Some(borrowed) = self.capacity else { return HelloCapacity::default() };
         borrowed.current().request(&CapacityRequest::PeerRestarted);

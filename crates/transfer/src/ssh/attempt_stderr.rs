@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of lines of an attempt that are compared with the next one.
 const MAX_LINES: usize = 256;
-/// What ssh prints if it cannot authenticate the user or the host (OpenSSH, `sshconnect.c` and
+/// Messages of ssh that cannot authenticate the user or the host (OpenSSH, `sshconnect.c` and
 /// `sshconnect2.c`). Another attempt would fail the same way, and could lock the account.
 const DENIALS: [&str; 4] = [
     "Permission denied (",

@@ -138,7 +138,7 @@ impl PlacementArgs {
 }
 
 impl BoundsArgs {
-    /// Returns what happens with a single record.
+    /// Returns the use of a single record.
     pub fn keep(&self) -> KeptRecord<'_> {
         let Self { no_save, output, json, load, .. } = self;
         KeptRecord { no_save: *no_save, output: output.as_deref(), json: *json, load }
@@ -198,7 +198,7 @@ pub fn rule(precision: f64, seconds: f64, seed: u64) -> Rule {
     Rule { precision, time_limit_s: seconds, seed, ..Rule::default() }
 }
 
-/// What happens with a single record, and the load beside its measurement.
+/// The use of a single record, and the load beside its measurement.
 #[derive(Clone, Copy)]
 pub struct KeptRecord<'a> {
     /// Do not save it.

@@ -109,7 +109,7 @@ pub struct CopyArgs {
     pub deletion: DeleteArgs,
     /// End the copy when this number of files has failed; default no limit
     ///
-    /// What is complete is kept, the exit status is 1, and the same command continues. Attributes
+    /// Complete files are kept, the exit status is 1, and the same command continues. Attributes
     /// do not count.
     #[arg(long, value_name = "N", value_parser = integer(1..=u32::MAX))]
     pub max_errors: Option<u32>,

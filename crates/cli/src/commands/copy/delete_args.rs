@@ -8,7 +8,7 @@ use numaio_transfer::options::DeletionLimits;
 /// The options that remove entries, for options that cannot be combined with them.
 pub const DELETE_OPTIONS: [&str; 3] = ["delete", "delete_before", "delete_excluded"];
 
-/// What the destination has and the source does not.
+/// Handling of files that only the destination has.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Deletion")]
 pub struct DeleteArgs {

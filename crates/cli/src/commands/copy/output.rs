@@ -74,13 +74,13 @@ pub struct CopyOutput {
     recorder: JobRecorder,
     /// Whether another numaio reads the events and needs the progress.
     attached: bool,
-    /// What was shown last of the places in queues.
+    /// The places in queues that were shown last.
     shown: ShownPlaces,
     /// First failure to write output.
     failure: Option<Failure>,
 }
 
-/// What was shown last of the places of a transfer in queues.
+/// The places of a transfer in queues that were shown last.
 struct ShownPlaces {
     /// In a queue before the transfer.
     queue: String,

@@ -25,7 +25,7 @@ const DEVICES_EVERY: u32 = 10;
 /// Maximum number of processes to observe.
 const MOST_PROCESSES: usize = 1000;
 
-/// What to observe.
+/// The programs to observe.
 pub enum Subject<'a> {
     /// A running process.
     Process {

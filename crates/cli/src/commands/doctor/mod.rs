@@ -74,7 +74,7 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     Ok(if diagnosis.has_faults() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What a diagnosis is about.
+/// The subject of a diagnosis.
 #[derive(Debug, Default)]
 pub struct Scope<'a> {
     /// Handles of devices; all devices if empty.

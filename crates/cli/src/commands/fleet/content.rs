@@ -1,4 +1,5 @@
-//! What the store derives from documents: the host, facts, figures, findings and conditions.
+//! Content that the store derives from documents: the host, facts, figures, findings and
+//! conditions.
 
 use numaio_fleet::store::{ContentFigure, ContentFinding, DocumentContent, HostClaim};
 use numaio_machine::conditions::Conditions;

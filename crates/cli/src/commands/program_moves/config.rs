@@ -37,7 +37,7 @@ pub struct ProgramList {
     commands: Vec<String>,
 }
 
-/// What lists of programs refer to.
+/// The machine to which lists of programs refer.
 #[derive(Debug, Clone, Copy)]
 pub struct ListedProgram<'a> {
     /// Name of the program.

@@ -26,7 +26,7 @@ pub enum MovedTogether {
     Cgroup,
 }
 
-/// What is known of the machine.
+/// The state of knowledge of the machine.
 pub struct Knowledge<'a> {
     /// Nodes, CPUs and devices.
     pub topology: &'a Topology,

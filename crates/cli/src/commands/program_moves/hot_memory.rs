@@ -55,7 +55,7 @@ pub struct HotMemoryMonitor<'a> {
     /// Whether memory that programs bound themselves is moved too.
     override_policies: bool,
     running: Option<RunningMonitor>,
-    /// What is known of groups by their ids, with the time.
+    /// Hot memory of groups by their ids, with the time.
     known: BTreeMap<String, (Result<HotGroup, String>, Duration)>,
 }
 

@@ -26,7 +26,7 @@ const NO_FILES_EVERY: Duration = Duration::from_secs(6);
 /// Start of open files through which devices access memory directly, and pin it.
 const PINNING: [&str; 3] = ["/dev/infiniband/uverbs", "/dev/vfio/", "anon_inode:[io_uring]"];
 
-/// What the open files and the control group of a program reveal.
+/// Facts from the open files and the control group of a program.
 #[derive(Debug, Clone, Default)]
 pub struct ProgramUses {
     /// Share of I/O by index of the device in the topology.
@@ -218,7 +218,7 @@ impl<'a> Observer<'a> {
 }
 
 impl ProgramUses {
-    /// Returns what a program uses, with the devices that its open files resolve to.
+    /// Returns the resources of a program, with the devices of its open files.
     pub fn of(kernel: &Kernel, pid: u32, found: &Resolved) -> Self {
         let opened = kernel.opened(pid);
         Self {

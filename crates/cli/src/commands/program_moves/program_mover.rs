@@ -34,7 +34,7 @@ pub struct ProgramMover<'a> {
     pub common: &'a Common,
     /// This machine.
     pub kernel: &'a Kernel,
-    /// What is known of it.
+    /// Its last observation.
     pub knowledge: &'a Knowledge<'a>,
     /// Affinity of moved programs before their first move.
     pub originals: OriginalAffinity,

@@ -1,4 +1,4 @@
-//! What `numaio balance` would do with the programs of a sample.
+//! Advice of `numaio balance` on the programs of a sample.
 
 use crate::commands::program_moves::{
     build_problem, group_programs, members_of, original_affinities, BalanceConfig, BusyDevices, Knowledge,

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Shortest and longest time that a recorded snapshot is shown.
 const SHOWN: std::ops::RangeInclusive<u64> = 50..=10_000;
 
-/// What a feed supplies.
+/// A message from a feed.
 #[derive(Debug)]
 pub enum FeedEvent {
     /// A snapshot.
@@ -25,7 +25,7 @@ pub enum FeedEvent {
     End,
 }
 
-/// What the view requests of a feed.
+/// A request of the view to a feed.
 #[derive(Debug, Default)]
 pub struct FeedControl {
     focus: Mutex<Vec<u32>>,

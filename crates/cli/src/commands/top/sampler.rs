@@ -50,12 +50,12 @@ struct SampledCounters {
     transfers: Vec<TopTransfer>,
 }
 
-/// What was inspected of a program, and when.
+/// The last inspection of a program, with its time.
 struct StoredInspection {
     start_time: u64,
     at: Duration,
     inspection: ProgramInspection,
-    /// What decisions of a balancer need; `None` without the kernel of this machine.
+    /// The inputs of a balancer's decisions; `None` without the kernel of this machine.
     uses: Option<ProgramUses>,
 }
 
@@ -162,7 +162,7 @@ impl Sampler {
         self.advisor.expire_receipts();
     }
 
-    /// Returns what a balancer would do with the inspected programs.
+    /// Returns a balancer's advice on the inspected programs.
     fn decide(
         &mut self,
         observed: &[ObservedProgram],

@@ -20,7 +20,7 @@ use std::thread;
 /// Whether the screen is in use; one per process, for the panic hook.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// What a signal requests.
+/// The request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalRequest {
     /// Stop the process until it is continued.

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Maximum length of a filter, in characters.
 const LONGEST_FILTER: usize = 60;
 
-/// What the view shows in front of the tables.
+/// The box in front of the tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ViewMode {
     /// Nothing.
@@ -31,11 +31,11 @@ pub struct Dialog {
     pub title: String,
     /// The lines.
     pub lines: Vec<String>,
-    /// What `y` does; `None` if any key closes the box.
+    /// The action of `y`; `None` if any key closes the box.
     pub confirms: Option<ViewAction>,
 }
 
-/// What a key requests of the program around the view.
+/// The request of a key to the program around the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewAction {
     /// End the program.
@@ -75,7 +75,7 @@ type ProcessKey = (u32, u64);
 pub struct TopView {
     /// The current snapshot.
     pub snapshot: Option<TopSnapshot>,
-    /// What is shown in front of the tables.
+    /// The box in front of the tables.
     pub mode: ViewMode,
     /// Order of the programs.
     pub sort: ProgramSort,

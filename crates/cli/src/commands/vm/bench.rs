@@ -219,7 +219,7 @@ trait GuestInPlace {
     fn leave(self) -> Result<(), Failure>;
 }
 
-/// What became of a placement.
+/// The outcome of a placement.
 enum Placing<P> {
     /// The guest is there.
     Reached(P),

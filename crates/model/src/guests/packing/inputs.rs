@@ -1,4 +1,4 @@
-//! What a plan of guests depends on.
+//! Inputs of a plan of guests.
 
 use crate::placement::{RankingSources, TargetDevice};
 use numaio_machine::devices::PciAddress;
@@ -8,11 +8,11 @@ use numaio_machine::topology::Topology;
 use numaio_schema::GuestRequest;
 use std::collections::BTreeMap;
 
-/// What a plan of guests depends on.
+/// Inputs of a plan of guests.
 pub struct GuestPlanInputs<'a> {
     /// The host.
     pub topology: &'a Topology,
-    /// What the nodes are ranked by.
+    /// The basis of the nodes' ranking.
     pub sources: RankingSources<'a>,
     /// The guests.
     pub requests: &'a [GuestRequest],

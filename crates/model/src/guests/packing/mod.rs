@@ -41,9 +41,9 @@ pub struct PlannedGuests {
     pub devices: Vec<GuestPlanDevice>,
     /// The placement of each guest, in the order of the requests.
     pub guests: Vec<GuestPlacement>,
-    /// What the placement reaches.
+    /// The value of the placement.
     pub value: GuestPlanValue,
-    /// What no placement exceeds.
+    /// An upper bound of all placements.
     pub bound: GuestPlanValue,
     /// Whether it is proven optimal.
     pub proof: GuestPlanProof,
@@ -72,7 +72,7 @@ pub enum GuestPlanError {
     Empty {
         /// Its name.
         name: String,
-        /// What it lacks.
+        /// The shortage.
         what: &'static str,
     },
     /// No nodes can hold a guest, even on an empty host.

@@ -16,7 +16,7 @@ pub(super) const MAX_EXAMINED: u64 = 300_000;
 pub(super) struct Found {
     /// Index of the choice of each guest, and its value; `None` if the guests do not fit.
     pub best: Option<(Vec<usize>, GuestPlanValue)>,
-    /// What no placement exceeds.
+    /// An upper bound of all placements.
     pub bound: Option<GuestPlanValue>,
     /// Whether the search was stopped.
     pub is_stopped: bool,
@@ -130,7 +130,7 @@ impl Search<'_> {
         self.instance.guests.iter().zip(&self.chosen).map(|(guest, number)| &guest.choices[*number]).collect()
     }
 
-    /// Returns what no placement with the chosen part exceeds.
+    /// Returns an upper bound of all placements with the chosen part.
     fn bound(&self) -> GuestPlanValue {
         let (instance, choices) = (self.instance, self.choices());
         let placed = choices.len();

@@ -4,7 +4,7 @@ use super::instance::{Choice, GuestShape, Instance, Part};
 use super::value::shares;
 use numaio_schema::{GuestBaseline, GuestBaselineRule, GuestPlanValue};
 
-/// Returns what the simple plans reach.
+/// Returns the values of the simple plans.
 pub(super) fn baselines(instance: &Instance) -> Vec<GuestBaseline> {
     let value = |rule: GuestBaselineRule| match rule {
         GuestBaselineRule::Unpinned => {

@@ -44,7 +44,7 @@ fn guest(name: &str, vcpus: u32, memory_mib: u64, wanted: Option<f64>) -> GuestR
     }
 }
 
-/// What a plan depends on besides the requests.
+/// Inputs of a plan besides the requests.
 #[derive(Default)]
 struct Setting {
     occupied: CpuSet,

@@ -1,4 +1,4 @@
-//! What guests get of devices: max-min shares of their demands over the time of devices.
+//! Guests' shares of devices: max-min shares of their demands over the time of devices.
 
 use super::instance::{Choice, GuestShape, Instance};
 use numaio_schema::GuestPlanValue;

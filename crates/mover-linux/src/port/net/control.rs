@@ -74,7 +74,7 @@ impl fmt::Debug for OpeningChannel {
     }
 }
 
-/// What a daemon replied to an opening channel.
+/// The reply of a daemon to an opening channel.
 #[derive(Debug)]
 pub enum ChannelReply {
     /// The channel is open.

@@ -1,5 +1,5 @@
-//! What a daemon without a free slot sends before the TLS handshake. It is not authenticated, so it
-//! holds no text, and a client only waits because of it.
+//! The notice of a daemon without a free slot, sent before the TLS handshake. It is not
+//! authenticated, so it holds no text, and a client only waits because of it.
 
 use super::deadline::DeadlineSocket;
 use super::net_error::{opening_error, NetError};

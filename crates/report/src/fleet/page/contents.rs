@@ -1,9 +1,9 @@
-//! What the page of a fleet shows.
+//! Contents of the page of a fleet.
 
 use numaio_machine::units::BandwidthUnit;
 use numaio_schema::{DeviationMap, FindingKind, FleetCheck, HostCheck, HostHistory};
 
-/// What the page of a fleet shows.
+/// Contents of the page of a fleet.
 #[derive(Debug, Clone, Copy)]
 pub struct FleetPage<'a> {
     /// The check.
@@ -16,7 +16,7 @@ pub struct FleetPage<'a> {
     pub unit: BandwidthUnit,
 }
 
-/// What marks a host in the heat map: 0 nothing, 1 a setting, 2 worse figures, 3 structure.
+/// The mark of a host in the heat map: 0 none, 1 a setting, 2 worse figures, 3 structure.
 pub(super) fn mark(host: &HostCheck) -> u8 {
     match host.gravest() {
         Some(FindingKind::Structure) => 3,

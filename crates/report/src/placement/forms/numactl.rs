@@ -13,8 +13,8 @@ pub fn numactl(plan: &PlacementPlan) -> String {
     plan.tasks.iter().map(|task| format!("numactl {}\n", options(task, kernel))).collect()
 }
 
-/// Returns what the lines of [`numactl`] do not express: the compromises of the plan, policies that
-/// its kernel lacks, and the required version of numactl.
+/// Returns the parts that the lines of [`numactl`] do not express: the compromises of the plan,
+/// policies that its kernel lacks, and the required version of numactl.
 pub fn numactl_notes(plan: &PlacementPlan) -> Vec<String> {
     let kernel = KernelPolicies::of(plan);
     let mut notes = plan.compromises.clone();
