@@ -215,7 +215,7 @@ fn reaches_the_other_host_over_ssh() {
     output.failed(1, &["no route", "ssh failed to connect"]);
     let other = r#"echo '{"numaio_net":99,"port":1,"token":"x"}'; cat >/dev/null"#;
     run_with_ssh(&home, other, &["--peer", "example"])
-        .failed(1, &["uses protocol version 99", "same version of numaio on both hosts"]);
+        .failed(1, &["has protocol version 99", "install one version on both hosts"]);
     run_with_ssh(&home, "echo welcome to example", &["--peer", "example"])
         .failed(1, &["cannot start numaio"]);
 }

@@ -49,7 +49,7 @@ fn reports_why_a_handle_has_no_device() {
     assert!(output.out.contains("near-not-on-tape"), "{}", output.out);
     let output = near(&["/proc/self"]);
     assert_eq!(output.code, Some(1));
-    assert!(output.out.contains("near-no-device"), "{}", output.out);
+    assert!(output.out.contains("near-not-followed"), "{}", output.out);
 }
 
 #[test]

@@ -140,7 +140,6 @@ fn session_failure(error: PeerError) -> Failure {
         ),
         PeerError::Refused { .. } => failure.hint("each session has a new token, which the server prints"),
         PeerError::NotNumaio { .. } => failure.hint("numaio bench net --serve prints the port"),
-        PeerError::OtherVersion { .. } => failure.hint("use the same version of numaio on both hosts"),
-        PeerError::Silent { .. } => failure,
+        PeerError::OtherVersion { .. } | PeerError::Silent { .. } => failure,
     }
 }
