@@ -1,6 +1,7 @@
 //! Bandwidth of a device with buffers on each node.
 
 use crate::{DeviceBandwidth, ValueSource};
+use numaio_machine::calendar::{Day, SECONDS_PER_DAY};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{format_nodes, NodeSet};
 use numaio_machine::units::format_significant;
@@ -240,8 +241,8 @@ impl DeviceExpectation {
             others => format!(" with {others} more at once"),
         };
         match self.difference {
-            BandwidthDifference::None if self.measured_at().is_some() => {
-                format!("{direction}: no difference in bandwidth{together} (measured with the device)")
+            BandwidthDifference::None if self.is_measured() => {
+                format!("{direction}: no difference in bandwidth (measured with it{})", self.day())
             }
             BandwidthDifference::None => {
                 let path = self.slowest_path().map(|(node, rate)| {
@@ -262,6 +263,17 @@ impl DeviceExpectation {
         }
     }
 
+    /// Whether its values are measured, with the device alone.
+    fn is_measured(&self) -> bool {
+        self.beside.is_empty() && self.measured_at().is_some()
+    }
+
+    /// Returns the day of the oldest measurement: ` on 2026-11-30`; empty without a known time.
+    fn day(&self) -> String {
+        let measured_at = self.measured_at().filter(|at| *at > 0);
+        measured_at.map(|at| format!(" on {}", Day(at / SECONDS_PER_DAY))).unwrap_or_default()
+    }
+
     /// Returns the limit with its source.
     fn limit_clause(&self) -> String {
         match &self.limit {
@@ -279,12 +291,16 @@ impl DeviceExpectation {
 
     /// Returns the classes with their rates: measured ones, or upper bounds.
     fn class_clause(&self) -> String {
-        let bound = if self.measured_at().is_some() { "" } else { "at most " };
+        let bound = if self.is_measured() { "" } else { "at most " };
         let of = |nodes: &NodeSet| {
             let rates = nodes.iter().filter_map(|node| Some(self.of(node)?.bytes_per_s));
             format!("{bound}{} from {}", gb(rates.fold(0.0, f64::max)), format_nodes(nodes))
         };
-        self.classes().iter().map(of).collect::<Vec<_>>().join(", ")
+        let classes = self.classes().iter().map(of).collect::<Vec<_>>().join(", ");
+        match self.is_measured() {
+            true => format!("{classes} (measured with it{})", self.day()),
+            false => classes,
+        }
     }
 
     /// Returns the classes, best first.

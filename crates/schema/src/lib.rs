@@ -126,8 +126,8 @@ pub use model::{Class, ClassRule, DirectionModel, Model, NodeBandwidth, TargetMo
 pub use near::NearDocument;
 pub use ping::{PingCell, PingMethod, PingRail, PingRecord, Striping};
 pub use placement::{
-    Basis, CoreOrder, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget, RankedNode,
-    RejectedNode, TaskPlacement,
+    Basis, CoreOrder, NodeLatency, PlacementHint, PlacementPlan, PlacementRequest, PlacementTarget,
+    RankedNode, RejectedNode, TargetLatency, TaskPlacement,
 };
 pub use plan::{
     Objective, PathId, PathRates, Plan, PlanLimit, PlanNic, PlanNode, PlanProblem, PlanStorage, PlannedPath,

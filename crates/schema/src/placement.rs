@@ -50,6 +50,9 @@ pub struct PlacementRequest {
     pub tasks: Option<u32>,
     /// Cores per task; a single program gets all suitable cores.
     pub cores_per_task: u32,
+    /// Handles of devices that transfer at the same time, as typed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<String>,
     /// The relevant direction; `None` for both.
     pub direction: Option<Direction>,
     /// Whether tasks are spread over all nodes of the best class.
@@ -151,6 +154,44 @@ pub struct PlacementTarget {
     /// The device's bandwidth with buffers on each node, by direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<DeviceExpectation>,
+    /// Measured latency of each node; `None` if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<TargetLatency>,
+}
+
+/// The latency between a device and the nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct TargetLatency {
+    /// What was measured, such as `eth0, MMIO read` or `Latency, CPU-centric`.
+    pub source: String,
+    /// Time of measurement in seconds since 1970; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_at: Option<u64>,
+    /// The measured nodes.
+    pub nodes: Vec<NodeLatency>,
+}
+
+/// The latency of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
+pub struct NodeLatency {
+    /// The node.
+    pub node: NodeId,
+    /// Nanoseconds.
+    pub ns: f64,
+}
+
+impl TargetLatency {
+    /// Returns the latency of the slowest node in excess of the fastest one; `None` for equal ones.
+    ///
+    /// `latency +71 ns on node 2 (Latency, CPU-centric)`
+    pub fn clause(&self) -> Option<String> {
+        let by_ns = |one: &&NodeLatency, other: &&NodeLatency| one.ns.total_cmp(&other.ns);
+        let (fastest, slowest) = (self.nodes.iter().min_by(by_ns)?, self.nodes.iter().max_by(by_ns)?);
+        let excess = (slowest.ns - fastest.ns).round();
+        (excess > 0.0).then(|| format!("latency +{excess} ns on node {} ({})", slowest.node, self.source))
+    }
 }
 
 /// The source of a ranking of nodes.
@@ -172,6 +213,12 @@ pub enum Basis {
     SchedulingFactor {
         /// Time of measurement in seconds since 1970.
         measured_at: u64,
+    },
+    /// Measured latency, which was requested.
+    Latency {
+        /// Time of measurement in seconds since 1970; `None` if unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        measured_at: Option<u64>,
     },
     /// Packages and hop distances only.
     Topology,
@@ -222,6 +269,7 @@ impl Default for PlacementRequest {
             near: Vec::new(),
             tasks: None,
             cores_per_task: 1,
+            with: Vec::new(),
             direction: None,
             spread: false,
             hint: PlacementHint::default(),

@@ -110,7 +110,7 @@ fn node(
     let node = Node {
         cpus: reported.difference(&taken),
         memory,
-        memory_unknown: total.is_none() && !reported.is_empty(),
+        memory_unknown: total.is_none(),
         huge_pages: huge_pages(root, &format!("{directory}/hugepages")),
         access: hmat::access(root, id),
         memory_side_caches: hmat::memory_side_caches(root, id),

@@ -568,10 +568,9 @@ fn distinguishes_unknown_memory_from_none() {
     tree.file(&format!("{CPUS}/online"), "0-3\n");
     let machine = read(&tree);
     let unknown: Vec<bool> = machine.nodes.iter().map(|node| node.memory_unknown).collect();
-    // Nodes without CPUs are not assumed to have memory.
-    assert_eq!(unknown, [true, false, false, false]);
-    assert_eq!(machine.memory_nodes().to_string(), "0");
-    assert_eq!(rules(&machine), ["node-memory-unknown", "node-without-memory"]);
+    assert_eq!(unknown, [true, false, true, true]);
+    assert_eq!(machine.memory_nodes().to_string(), "0,8-9");
+    assert_eq!(rules(&machine), ["node-memory-unknown", "node-without-memory", "node-without-cpus"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod limits;
 mod method;
 mod sharing;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use expectation::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
 pub use limits::{bench_command, device_limit};

@@ -14,7 +14,7 @@ use numaio_schema::{
 
 const PCIE4_X16: PcieLink = PcieLink { gt_per_s: 16.0, lanes: 16, max_gt_per_s: 16.0, max_lanes: 16 };
 
-fn device(name: &str, node: u32, gbit_per_s: Option<f64>) -> Device {
+pub(crate) fn device(name: &str, node: u32, gbit_per_s: Option<f64>) -> Device {
     Device {
         kind: DeviceKind::Network,
         names: vec![name.to_owned()],
@@ -195,6 +195,25 @@ fn measured_bandwidth_outranks_the_bound() {
     assert_eq!(represented, ExpectationSource::Represented { by: NodeId(2), measured_at: 1 });
     assert!(found.of_best(NodeId(3)).is_some_and(|share| (share - 17.1 / 23.3).abs() < 1e-3));
     assert!(found.limit.bytes_per_s().is_some_and(|limit| (limit * 8e-9 - 23.3).abs() < 0.1));
+}
+
+/// Beside others, what was measured with the device alone is an upper bound like the paths.
+#[test]
+fn measured_alone_bounds_the_device_beside_others() {
+    let names = ["nvme0n1", "eth1", "eth2", "eth3"];
+    let topology = with(names.map(|name| device(name, 0, Some(100.0))).to_vec());
+    let measured =
+        record(0, [(0, 96.0), (1, 94.0)].map(|(node, rate)| cell(Read, &[(node, 4)], rate)).to_vec());
+    let alone = expect(&topology, &epyc(), &[&measured], Read, &[]);
+    assert_eq!(alone.clause(), "device read: no difference in bandwidth (measured with it on 1970-01-01)");
+    let beside: Vec<&Device> = topology.devices[1..].iter().collect();
+    let found = expect(&topology, &epyc(), &[&measured], Read, &beside);
+    let rates: Vec<f64> = found.nodes.iter().map(|node| node.bytes_per_s / 1e9).collect();
+    assert_eq!((rates, found.difference), (vec![12.0, 9.5], BandwidthDifference::Some));
+    assert_eq!(
+        found.clause(),
+        "device read with 3 more at once: at most 12.0 GB/s from node 0, at most 9.50 GB/s from node 1"
+    );
 }
 
 /// A virtio device of a hypervisor reports one lane of 2.5 GT/s.

@@ -6,6 +6,7 @@
 //! interrupts come last within a class, as the paper found node 6 better than 7.
 
 mod cores;
+mod latency;
 mod memory;
 mod notes;
 mod rank;
@@ -19,6 +20,7 @@ pub(crate) mod tests;
 use crate::device_bandwidth::BandwidthSubject;
 pub(crate) use cores::{FreeCore, FreeCores};
 use memory::task_memory;
+use numaio_machine::devices::Device;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
@@ -134,6 +136,7 @@ pub(crate) fn rank_nodes<'a>(
     rank::nodes(topology, subject, sources.into(), &PlacementRequest::default(), &usable_nodes(topology))
 }
 
+/// Ranks the nodes for each device, all of which transfer at the same time.
 fn targets(
     topology: &Topology,
     near: &[TargetDevice],
@@ -142,6 +145,9 @@ fn targets(
     usable: &NodeSet,
 ) -> Vec<PlacementTarget> {
     let shares = share::of_targets(near);
+    let all: Vec<&Device> = near.iter().filter_map(|near| near.subject(topology).device).collect();
+    let beside: Vec<&Device> = sources.beside.iter().chain(&all).copied().collect();
+    let sources = RankingSources { beside: &beside, ..sources };
     let ranked = near.iter().zip(shares).map(|(near, share)| {
         near.target(share, rank::nodes(topology, near.subject(topology), sources, request, usable))
     });

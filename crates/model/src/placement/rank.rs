@@ -1,5 +1,6 @@
 //! Ranking of nodes for a device, best first.
 
+use super::latency::{class_of, measured_latency, target_latency};
 use super::RankingSources;
 use crate::device_bandwidth::{expect_bandwidth, BandwidthEvidence, BandwidthSubject};
 use crate::model_selection::select_model;
@@ -10,7 +11,7 @@ use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction;
 use numaio_schema::{
     BandwidthDifference, Basis, CounterRecord, DeviceExpectation, Model, PlacementHint, PlacementRequest,
-    PlacementTarget, RankedNode,
+    PlacementTarget, RankedNode, TargetLatency, View,
 };
 use std::collections::BTreeMap;
 
@@ -22,6 +23,8 @@ pub(crate) struct Ranking {
     pub nodes: Vec<RankedNode>,
     /// The device's bandwidth from each node, by direction.
     pub expected: Vec<DeviceExpectation>,
+    /// Measured latency of each node.
+    pub latency: Option<TargetLatency>,
 }
 
 /// Ranks the usable nodes for a device.
@@ -33,22 +36,25 @@ pub(super) fn nodes(
     usable: &NodeSet,
 ) -> Ranking {
     let Some(target) = subject.node else {
-        return Ranking { basis: Basis::Nothing, nodes: alike(usable), expected: Vec::new() };
+        return Ranking { basis: Basis::Nothing, nodes: alike(usable), expected: Vec::new(), latency: None };
     };
     let expected = expectations(topology, subject, sources, request.direction);
+    let latency = measured_latency(topology, subject, sources.latencies);
     let by_bandwidth = rank_by_bandwidth(target, sources.models, &expected, usable);
     let by_factors = || sources.counters.and_then(|record| rank_by_factors(target, record, usable));
-    let wants_bandwidth = request.hint != PlacementHint::Latency;
-    let (basis, mut nodes) =
-        by_bandwidth.clone().or_else(by_factors).filter(|_| wants_bandwidth).unwrap_or_else(|| {
-            let known = by_bandwidth.map(|(_, nodes)| nodes);
-            (Basis::Topology, rank_by_topology(topology, target, usable, known))
-        });
-    sort_nodes(&mut nodes, topology, target, is_equal(&expected));
+    let wanted = match request.hint {
+        PlacementHint::Latency => latency.as_ref().and_then(|view| rank_by_latency(view, usable)),
+        PlacementHint::Bandwidth | PlacementHint::Cpu => by_bandwidth.clone().or_else(by_factors),
+    };
+    let (basis, mut nodes) = wanted.unwrap_or_else(|| {
+        let known = by_bandwidth.map(|(_, nodes)| nodes);
+        (Basis::Topology, rank_by_topology(topology, target, usable, known))
+    });
+    sort_nodes(&mut nodes, topology, target, is_equal(&expected), latency.as_ref());
     if request.hint == PlacementHint::Cpu {
         reverse_for_cpu(&mut nodes);
     }
-    Ranking { basis, nodes, expected }
+    Ranking { basis, nodes, expected, latency: latency.as_ref().map(target_latency) }
 }
 
 /// Returns the bandwidth of a device: in both directions, unless one is requested.
@@ -118,16 +124,21 @@ fn rank_by_factors(
     let view = counter_views(record, &subject)
         .into_iter()
         .find(|view| view.name == CPU_CENTRIC_FACTORS && view.nodes.len() > 1)?;
-    let rank = |node: NodeId| view.classes.iter().position(|class| class.nodes.contains(node));
-    rank(target)?;
-    let ranked = |node: NodeId| RankedNode {
-        node,
-        // Nodes without a factor follow all others.
-        rank: rank(node).map_or(u32::MAX, |rank| rank as u32 + 1),
-        of_best: None,
-    };
+    class_of(&view, target)?;
     let measured_at = record.provenance.measured_at;
-    Some((Basis::SchedulingFactor { measured_at }, close_gaps(usable.iter().map(ranked).collect())))
+    Some((Basis::SchedulingFactor { measured_at }, rank_by_view(&view, usable)))
+}
+
+/// Ranks by the classes of a measured latency. `None` if fewer than two usable nodes have a value.
+fn rank_by_latency(view: &View, usable: &NodeSet) -> Option<(Basis, Vec<RankedNode>)> {
+    let known = usable.iter().filter(|node| class_of(view, *node).is_some()).count();
+    (known > 1).then(|| (Basis::Latency { measured_at: view.measured_at }, rank_by_view(view, usable)))
+}
+
+/// Ranks by the classes of a view; nodes without a value follow all others.
+fn rank_by_view(view: &View, usable: &NodeSet) -> Vec<RankedNode> {
+    let ranked = |node| RankedNode { node, rank: class_of(view, node).unwrap_or(u32::MAX), of_best: None };
+    close_gaps(usable.iter().map(ranked).collect())
 }
 
 /// Name of the view of a node's CPUs with each memory node.
@@ -166,10 +177,19 @@ fn close_gaps(mut nodes: Vec<RankedNode>) -> Vec<RankedNode> {
     nodes
 }
 
-/// Sorts by rank, bandwidth, the target itself, distance and ID, best first; without bandwidth if
-/// it `is_equal`.
-fn sort_nodes(nodes: &mut [RankedNode], topology: &Topology, target: NodeId, is_equal: bool) {
-    let share = |node: &RankedNode| node.of_best.filter(|_| !is_equal).unwrap_or(0.0);
+/// Sorts by rank, bandwidth, the target itself, distance and ID, best first. Where the bandwidth
+/// `is_equal`, measured latency takes its place.
+fn sort_nodes(
+    nodes: &mut [RankedNode],
+    topology: &Topology,
+    target: NodeId,
+    is_equal: bool,
+    latency: Option<&View>,
+) {
+    let share = |node: &RankedNode| match is_equal {
+        true => -f64::from(latency.and_then(|view| class_of(view, node.node)).unwrap_or(0)),
+        false => node.of_best.unwrap_or(0.0),
+    };
     let distance = |node| topology.distances.as_ref().and_then(|distances| distances.between(target, node));
     nodes.sort_by(|one, other| {
         let better = share(other).total_cmp(&share(one));

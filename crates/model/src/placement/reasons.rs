@@ -20,6 +20,9 @@ pub(super) fn explain(
     let reasons = targets.iter().flat_map(|target| reasons(target, request)).collect();
     let combined = combine_targets(targets, request.hint);
     let rejected = usable.difference(&used);
+    let by_latency = targets.iter().any(|target| matches!(target.basis, Basis::Latency { .. }));
+    let has_limits = targets.iter().flat_map(|target| &target.expected).all(has_limit);
+    let of_what = if has_limits { "node's bandwidth" } else { "node's path" };
     let why = |node: NodeId| {
         let ranked = combined.iter().find(|ranked| ranked.node == node);
         match ranked.and_then(|ranked| Some((ranked.rank, ranked.of_best?))) {
@@ -29,12 +32,13 @@ pub(super) fn explain(
             _ if request.hint == PlacementHint::Cpu => "left to tasks that use the device".to_owned(),
             Some((1, _)) => "as good as the chosen nodes, but not needed".to_owned(),
             Some((rank, of_best)) => {
-                format!("class {rank}: {:.0} % of the best node's bandwidth", of_best * 100.0)
+                format!("class {rank}: {:.0} % of the best {of_what}", of_best * 100.0)
             }
             None => ranked.map_or_else(
                 || "unknown".to_owned(),
                 |ranked| match ranked.rank {
                     1 => "as good as the chosen nodes, but not needed".to_owned(),
+                    rank if by_latency => format!("class {rank} of latency"),
                     rank => format!("farther from the device (step {rank})"),
                 },
             ),
@@ -76,6 +80,11 @@ fn reasons(target: &PlacementTarget, request: &PlacementRequest) -> Vec<String> 
     lines
 }
 
+/// Whether the values of an expectation are of its device, not only of its paths.
+fn has_limit(of: &DeviceExpectation) -> bool {
+    !matches!(of.difference, BandwidthDifference::Unknown { reason: UnknownDifference::LimitUnknown })
+}
+
 /// Whether an expectation adds to the reason for the best nodes: not without a model.
 fn is_worth_a_line(of: &DeviceExpectation) -> bool {
     !matches!(of.difference, BandwidthDifference::Unknown { reason: UnknownDifference::PathsNotMeasured })
@@ -89,9 +98,13 @@ fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
     let nodes = format_nodes(&best);
     match (&target.basis, request.hint) {
         (Basis::Nothing, _) => format!("{device}: its node is unknown"),
-        (Basis::Model { .. } | Basis::Device { .. }, _) if is_equal(&target.expected) => format!(
-            "{device}: every node gives it the same bandwidth ({direction}); latency and interrupts favor near nodes"
-        ),
+        (Basis::Model { .. } | Basis::Device { .. }, _) if is_equal(&target.expected) => {
+            let remains = target.latency.as_ref().map_or_else(
+                || "latency and interrupts favor near nodes".to_owned(),
+                |latency| latency.clause().unwrap_or_else(|| "interrupts favor near nodes".to_owned()),
+            );
+            format!("{device}: every node gives it the same bandwidth ({direction}); {remains}")
+        }
         (_, PlacementHint::Cpu) => format!("{device}: {nodes} matter least to its bandwidth"),
         (Basis::Device { .. }, _) => {
             format!("{device}: {nodes} {have} the highest bandwidth measured with it ({direction})")
@@ -103,9 +116,14 @@ fn reason(target: &PlacementTarget, request: &PlacementRequest) -> String {
             "{device}: nodes {best} have the best scheduling factor (counters); their bandwidth is unknown \
              (numaio model measures it)"
         ),
-        (Basis::Topology, PlacementHint::Latency) => {
-            format!("{device}: node {best} has the shortest path to it")
+        (Basis::Latency { .. }, _) => {
+            let source = target.latency.as_ref().map_or("", |latency| latency.source.as_str());
+            format!("{device}: {nodes} {have} the lowest measured latency ({source})")
         }
+        (Basis::Topology, PlacementHint::Latency) => format!(
+            "{device}: node {best} is nearest by hop distance; latency was not measured (numaio latency, \
+             or numaio bench mmio --device {device})"
+        ),
         (Basis::Topology, _) => format!(
             "{device}: by topology alone, node {best} is nearest; without a model this is a guess \
              (numaio model measures it)"

@@ -1,13 +1,13 @@
 //! Measurements by which nodes are ranked.
 
 use numaio_machine::devices::Device;
-use numaio_schema::{CounterRecord, IoRecord, Model};
+use numaio_schema::{CounterRecord, Document, IoRecord, Model};
 
 /// Measurements by which nodes are ranked for a device.
 ///
 /// I/O of the device comes first, then copies between the nodes, which bound it. Scheduling factors
 /// (Eq. 3.2) rank the nodes without bandwidths; without all of them, packages and hop distances
-/// decide.
+/// decide. Latency ranks nodes if it is requested, and those of equal bandwidth.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RankingSources<'a> {
     /// Models, newest first.
@@ -16,6 +16,8 @@ pub struct RankingSources<'a> {
     pub records: &'a [&'a IoRecord],
     /// Devices that transfer at the same time.
     pub beside: &'a [&'a Device],
+    /// Measured latencies of this machine, newest first: register reads, messages and loads.
+    pub latencies: &'a [&'a Document],
     /// Counted events with scheduling factors.
     pub counters: Option<&'a CounterRecord>,
 }

@@ -45,6 +45,7 @@ impl TargetDevice {
             basis: ranking.basis,
             nodes: ranking.nodes,
             expected: ranking.expected,
+            latency: ranking.latency,
         }
     }
 }

@@ -1,10 +1,12 @@
 use super::*;
+use crate::device_bandwidth::tests::device;
 use crate::fit::tests::{cell, record};
+use crate::testing::mmio;
 use crate::{fit, ClassOptions};
 use numaio_machine::ids::{CpuId, PackageId};
 use numaio_machine::topology::{Cache, CoreKind, Cpu, CpuQuota, Distances, Memory, Node};
 use numaio_machine::workload::Direction;
-use numaio_schema::{Basis, ClassRule, CoreOrder, Model, PlacementHint};
+use numaio_schema::{Basis, ClassRule, CoreOrder, Document, Model, PlacementHint};
 use proptest::prelude::*;
 
 /// Nodes of `cores` cores with two hardware threads each, two nodes per package; the CPU numbers of
@@ -219,7 +221,7 @@ fn interrupted_model_is_used_only_without_a_complete_one() {
         (why(2).as_str(), why(4).as_str()),
         ("not measured by the model", "not measured by the model")
     );
-    assert_eq!(why(0), "class 2: 87 % of the best node's bandwidth");
+    assert_eq!(why(0), "class 2: 87 % of the best node's path");
     let [note] = alone.compromises.as_slice() else { panic!("{:?}", alone.compromises) };
     assert!(
         note.contains("incomplete: it has no value for nodes 2-6,") && note.contains("numaio model --node 7"),
@@ -237,6 +239,28 @@ fn hints_change_the_choice() {
     };
     assert_eq!(with(PlacementHint::Cpu), ["4"], "the worst for reading is what a device needs least");
     assert_eq!(with(PlacementHint::Latency), ["7"], "no other node has a shorter path");
+}
+
+#[test]
+fn latency_ranks_by_what_was_measured() {
+    let topology = Topology { devices: vec![device("eth0", 7, Some(100.0))], ..machine(8, 4) };
+    let read: Document =
+        Document::Mmio(Box::new(mmio(7, &[(7, 1200.0), (6, 800.0), (0, 1500.0), (1, 810.0)])));
+    let request = PlacementRequest { hint: PlacementHint::Latency, ..ask(1, Direction::Read) };
+    let latencies = [&read];
+    let sources = RankingSources { latencies: &latencies, ..RankingSources::default() };
+    let chosen = choose_placement(&topology, &[near("eth0", Some(7))], sources, &request).expect("room");
+    let target = &chosen.targets[0];
+    assert_eq!(
+        (used(&chosen), &target.basis),
+        (vec!["6".to_owned()], &Basis::Latency { measured_at: Some(1) })
+    );
+    let ranks: Vec<(u32, u32)> = target.nodes.iter().map(|node| (node.node.0, node.rank)).collect();
+    assert_eq!(ranks[..4], [(6, 1), (1, 1), (7, 2), (0, 3)]);
+    assert_eq!(chosen.reasons[0], "eth0: nodes 1,6 have the lowest measured latency (eth0, MMIO read)");
+    let without = choose_placement(&topology, &[near("eth1", Some(7))], sources, &request).expect("room");
+    assert_eq!((used(&without), &without.targets[0].basis), (vec!["7".to_owned()], &Basis::Topology));
+    assert!(without.reasons[0].contains("latency was not measured"), "{}", without.reasons[0]);
 }
 
 /// Two devices with different node rankings.

@@ -94,7 +94,7 @@ fn of_node(cores: &FreeCores, plan: &Plan, node: NodeId, chosen: &mut PlacementC
 
 /// A plan of a transfer ranks no nodes.
 fn unranked() -> Ranking {
-    Ranking { basis: Basis::Nothing, nodes: Vec::new(), expected: Vec::new() }
+    Ranking { basis: Basis::Nothing, nodes: Vec::new(), expected: Vec::new(), latency: None }
 }
 
 #[cfg(test)]

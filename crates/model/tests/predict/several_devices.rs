@@ -40,7 +40,7 @@ fn one_card_has_no_preferred_node_and_four_lose_a_quarter_remotely() {
     let models = [&model];
     let chosen = choose_placement(
         &topology,
-        &[near],
+        &[near.clone()],
         RankingSources { models: &models, ..RankingSources::default() },
         &PlacementRequest::default(),
     );
@@ -48,6 +48,16 @@ fn one_card_has_no_preferred_node_and_four_lose_a_quarter_remotely() {
     let alone = &chosen.targets[0].expected;
     assert!(alone.iter().all(|of| of.difference == BandwidthDifference::None), "{:?}", chosen.reasons);
     assert!(alone[0].clause().contains("every node can saturate it"), "{}", alone[0].clause());
+
+    let four: Vec<TargetDevice> = ["eth0", "eth1", "eth2", "eth3"]
+        .map(|name| TargetDevice { handle: name.into(), device: name.into(), ..near.clone() })
+        .to_vec();
+    let sources = RankingSources { models: &models, ..RankingSources::default() };
+    let together = choose_placement(&topology, &four, sources, &PlacementRequest::default());
+    let together = together.expect("a placement");
+    for of in together.targets.iter().flat_map(|target| &target.expected) {
+        assert_eq!((of.difference, of.beside.len()), (BandwidthDifference::Some, 3), "{}", of.clause());
+    }
 
     let cards: Vec<&Device> =
         topology.devices.iter().filter(|device| device.name().starts_with("eth")).collect();

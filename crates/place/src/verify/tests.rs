@@ -20,6 +20,7 @@ fn plan() -> PlacementPlan {
         request: PlacementRequest::default(),
         targets: vec![PlacementTarget {
             expected: Vec::new(),
+            latency: None,
             handle: "eth0".into(),
             chain: Vec::new(),
             device: "eth0".into(),

@@ -19,6 +19,7 @@ pub fn guest_bench_text(bench: &GuestBench, style: &TextStyle) -> String {
         Basis::Device { .. } => "by I/O of the device",
         Basis::Model { .. } => "by the model",
         Basis::SchedulingFactor { .. } => "by scheduling factors",
+        Basis::Latency { .. } => "by latency",
         Basis::Topology => "by topology",
         Basis::Nothing => "without information",
     };

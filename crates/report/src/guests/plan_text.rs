@@ -26,6 +26,7 @@ pub fn guest_plan_text(plan: &GuestPlan, style: &TextStyle) -> String {
             Basis::Device { .. } => format!("best nodes by I/O of the device: {best}"),
             Basis::Model { .. } => format!("best nodes in the model: {best}"),
             Basis::SchedulingFactor { .. } => format!("best nodes by scheduling factor: {best}"),
+            Basis::Latency { .. } => format!("nodes with the lowest latency: {best}"),
             Basis::Topology => format!("nearest node by topology: {best}"),
             Basis::Nothing => "all nodes rank equally".to_owned(),
         };

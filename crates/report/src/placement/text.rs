@@ -51,7 +51,7 @@ fn device_line(target: &PlacementTarget) -> String {
         None => format!("{device}: node unknown"),
     };
     let basis = match target.basis {
-        Basis::Device { .. } | Basis::Model { .. } | Basis::Nothing => "",
+        Basis::Device { .. } | Basis::Model { .. } | Basis::Latency { .. } | Basis::Nothing => "",
         Basis::SchedulingFactor { .. } => "; ranked by scheduling factors",
         Basis::Topology => "; no model used",
     };

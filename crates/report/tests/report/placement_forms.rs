@@ -40,6 +40,7 @@ fn task(on: &str, nodes: &str, policy: MemoryPolicy, memory: &str) -> TaskPlacem
 fn plan(tasks: Vec<TaskPlacement>) -> PlacementPlan {
     let target = PlacementTarget {
         expected: Vec::new(),
+        latency: None,
         handle: "eth0".into(),
         chain: Vec::new(),
         device: "eth0".into(),

@@ -14,6 +14,7 @@ use crate::options::{integer, Common, Directions};
 use crate::store::Kind;
 use crate::{documents, input, output};
 use clap::{Args, ValueEnum};
+use numaio_machine::devices::Device;
 use numaio_machine::interleave;
 use numaio_machine::near::Handle;
 use numaio_machine::topology::Topology;
@@ -37,6 +38,12 @@ pub struct PlacementArgs {
     /// handle.
     #[arg(long, value_name = "HANDLE")]
     pub near: Vec<Handle>,
+    /// Count the devices of this handle as transferring at the same time; may be repeated
+    ///
+    /// They share paths and links with those of --near. pid:N names the devices that a process uses
+    /// now.
+    #[arg(long, value_name = "HANDLE")]
+    pub with: Vec<Handle>,
     /// Direction to optimize: write (memory to device), read (device to memory) or both
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
@@ -89,6 +96,7 @@ impl PlacementArgs {
     pub fn of(near: Handle, direction: Directions) -> Self {
         Self {
             near: vec![near],
+            with: Vec::new(),
             direction,
             spread: false,
             tasks: None,
@@ -122,6 +130,7 @@ pub fn plan(
         near: args.near.iter().map(ToString::to_string).collect(),
         tasks: args.tasks,
         cores_per_task: args.cores,
+        with: args.with.iter().map(ToString::to_string).collect(),
         direction: args.direction.one(),
         spread: args.spread,
         hint: args.hint,
@@ -139,11 +148,15 @@ pub fn plan(
     let counters = factors(common, topology);
     let io = tape_io::measured(common, machine, topology)?;
     let records: Vec<&IoRecord> = io.iter().collect();
+    let beside = devices_beside(machine, topology, &args.with)?;
+    let latencies = latencies(common, topology);
+    let latencies: Vec<&Document> = latencies.iter().collect();
     let sources = RankingSources {
         models: &models,
         records: &records,
+        beside: &beside,
+        latencies: &latencies,
         counters: counters.as_ref(),
-        ..RankingSources::default()
     };
     let chosen =
         numaio_model::choose_placement(topology, &near, sources, &request).map_err(placement_failure)?;
@@ -166,6 +179,34 @@ pub fn plan(
         plan.compromises.extend(weights_note(machine));
     }
     Ok(plan)
+}
+
+/// Returns the devices of handles that transfer at the same time.
+///
+/// # Errors
+/// [`Failure`]: a handle does not resolve to a device.
+fn devices_beside<'a>(
+    machine: &Machine,
+    topology: &'a Topology,
+    handles: &[Handle],
+) -> Result<Vec<&'a Device>, Failure> {
+    let mut found = Vec::new();
+    for handle in handles {
+        let names = devices_of(machine, topology, handle)?;
+        let is_named = |device: &&Device| names.iter().any(|near| device.has_name(&near.device));
+        found.extend(topology.devices.iter().filter(is_named));
+    }
+    Ok(found)
+}
+
+/// Most saved latencies of a kind that are read, newest first: those of a device may be older.
+const MAX_LATENCIES: usize = 16;
+
+/// Returns the saved latencies of this machine: of register reads, messages and loads.
+fn latencies(common: &Common, topology: &Topology) -> Vec<Document> {
+    let kinds = [Kind::Mmio, Kind::Ping, Kind::Latency].into_iter();
+    let paths = kinds.flat_map(|kind| documents::saved(common, kind, &topology.identity).take(MAX_LATENCIES));
+    paths.filter_map(|path| documents::read(&path).ok()).collect()
 }
 
 /// Returns notes about the devices whose interrupts were measured where they are.
