@@ -10,7 +10,7 @@ use numaio_machine::devices::{Device, DeviceKind};
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
-use numaio_schema::{FleetCheck, GroupClasses, HostCheck};
+use numaio_schema::{FleetCheck, HostCheck, MachineExpectation};
 use std::collections::{BTreeMap, HashSet};
 
 /// A group with the topology of one of its hosts, which stands for all.
@@ -22,8 +22,8 @@ pub struct GroupTopology {
     pub hosts: Vec<String>,
     /// The topology of one of them.
     pub topology: Topology,
-    /// Bandwidth classes of the group.
-    pub classes: Vec<GroupClasses>,
+    /// What the devices of this host can transfer with buffers on each node.
+    pub expected: MachineExpectation,
 }
 
 /// A device with the nodes that reach its full bandwidth.
@@ -36,8 +36,8 @@ struct PlacedDevice<'a> {
 }
 
 impl GroupTopology {
-    /// Returns GPUs and network interfaces with the nodes of the best measured class toward their
-    /// node, in both directions. Devices without measured classes are left out.
+    /// Returns GPUs and network interfaces with the nodes that cost them no bandwidth, in both
+    /// directions. Devices without known values are left out.
     fn placed_devices(&self) -> Vec<PlacedDevice<'_>> {
         let is_used = |device: &&Device| {
             matches!(device.kind, DeviceKind::Gpu | DeviceKind::Network | DeviceKind::Rdma)
@@ -45,15 +45,16 @@ impl GroupTopology {
         let placed = self.topology.devices.iter().filter(is_used).filter_map(|device| {
             let target = device.locality.node?;
             let name = device.names.iter().find(|name| is_safe(name))?;
-            Some(PlacedDevice { device, name, target, nodes: self.best_nodes(target)? })
+            Some(PlacedDevice { device, name, target, nodes: self.best_nodes(device)? })
         });
         placed.collect()
     }
 
-    /// Returns the nodes that are of the best class toward a target in all measured directions.
-    fn best_nodes(&self, target: NodeId) -> Option<NodeSet> {
-        let best = self.classes.iter().filter(|classes| classes.target == target);
-        let best = best.filter_map(|classes| classes.classes.first().cloned());
+    /// Returns the nodes of a device's best class in all directions; with an unknown limit, those
+    /// of the best paths.
+    fn best_nodes(&self, device: &Device) -> Option<NodeSet> {
+        let name = device.distinct_name(&self.topology.devices);
+        let best = self.expected.of(&name).map(|of| of.class(1));
         best.reduce(|a, b| a.intersection(&b)).filter(|nodes| !nodes.is_empty())
     }
 
@@ -152,7 +153,7 @@ pub fn slurm_actions(check: &FleetCheck, groups: &[GroupTopology]) -> String {
 fn gres(group: &GroupTopology, hosts: &str) -> String {
     let mut devices = group.placed_devices();
     if devices.is_empty() {
-        return format!("# group {}: no measured classes of GPUs or NICs\n", clean_word(&group.name));
+        return format!("# group {}: no model of GPUs or NICs\n", clean_word(&group.name));
     }
     devices.sort_by_key(|placed| placed.device.pci);
     let (mut text, mut nvidia) = (String::new(), 0);
@@ -263,7 +264,11 @@ mod tests {
     use numaio_machine::devices::Locality;
     use numaio_machine::ids::{CpuId, PackageId};
     use numaio_machine::topology::{Cpu, Node};
-    use numaio_schema::{CheckOptions, Fact, FactDeviation, FactKind, FLEET_CHECK_SCHEMA};
+    use numaio_machine::workload::Direction;
+    use numaio_schema::{
+        BandwidthDifference, CheckOptions, DeviceBandwidth, DeviceExpectation, ExpectationSource,
+        ExpectedBandwidth, Fact, FactDeviation, FactKind, FLEET_CHECK_SCHEMA,
+    };
 
     fn node(id: u32, cpus: &str) -> Node {
         Node {
@@ -323,10 +328,21 @@ mod tests {
     /// A group with a NIC on node 1, whose best class is node 1, and a GPU on node 0, whose best
     /// class is node 1 as well.
     fn group(hosts: &[&str]) -> GroupTopology {
-        let classes = |target| GroupClasses {
-            quantity: "copy-read".to_owned(),
-            target: NodeId(target),
-            classes: vec![NodeSet::one(NodeId(1)), NodeSet::one(NodeId(0))],
+        let value = |node, class| ExpectedBandwidth {
+            node: NodeId(node),
+            class,
+            bytes_per_s: 1e9 / f64::from(class),
+            source: ExpectationSource::Path,
+            path_bytes_copied_per_s: None,
+        };
+        let expected = |device: &str| DeviceExpectation {
+            device: device.to_owned(),
+            node: None,
+            direction: Direction::Read,
+            limit: DeviceBandwidth::Unknown { measure: String::new() },
+            beside: Vec::new(),
+            difference: BandwidthDifference::Some,
+            nodes: vec![value(0, 2), value(1, 1)],
         };
         GroupTopology {
             name: "1b".to_owned(),
@@ -337,7 +353,10 @@ mod tests {
                 devices: vec![device(DeviceKind::Network, "eth0", 1), device(DeviceKind::Gpu, "card0", 0)],
                 ..Topology::default()
             },
-            classes: vec![classes(0), classes(1)],
+            expected: MachineExpectation {
+                devices: vec![expected("eth0"), expected("card0")],
+                ..MachineExpectation::default()
+            },
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::dates::{date, date_or_document, TimeOption};
 use super::store_access;
+use crate::commands::placement;
 use crate::failure::Failure;
 use crate::options::{percent, Common};
 use crate::output::{self, json};
@@ -11,7 +12,8 @@ use numaio_machine::topology::Topology;
 use numaio_model::{fleet, fleet_summary};
 use numaio_report::GroupTopology;
 use numaio_schema::{
-    CheckOptions, FleetData, HostReport, TopologyDocument, HOST_REPORT_SCHEMA, TOPOLOGY_SCHEMA,
+    CheckOptions, Document, FleetData, HostReport, IoRecord, Model, TopologyDocument, HOST_REPORT_SCHEMA,
+    MODEL_SCHEMA, TOPOLOGY_SCHEMA,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -91,26 +93,48 @@ fn time(store: &FleetStore, option: TimeOption) -> Result<u64, Failure> {
     }
 }
 
-/// Returns each group with the newest topology of its first host that has one.
+/// Returns each group with the newest topology of one of its hosts, and what the devices of this
+/// host can transfer: of the first host with a model, else of the first with a topology.
 fn group_topologies(store: &FleetStore, data: &FleetData) -> Result<Vec<GroupTopology>, Failure> {
     let summary = fleet_summary(data, None).map_err(Failure::new)?;
     let mut groups = Vec::new();
     for group in summary.groups {
-        let mut topology = None;
+        let mut known = None;
         for host in &group.group.hosts {
-            topology = newest_topology(store, host)?;
-            if topology.is_some() {
+            let Some(topology) = newest_topology(store, host)? else { continue };
+            let (models, io) = newest_measurements(store, host)?;
+            let is_modelled = !models.is_empty();
+            if is_modelled || known.is_none() {
+                let expected = placement::expectation(&topology, &models, &io);
+                known = Some((topology, expected));
+            }
+            if is_modelled {
                 break;
             }
         }
-        groups.push(GroupTopology {
-            name: group.group.name,
-            hosts: group.group.hosts,
-            topology: topology.unwrap_or_default(),
-            classes: group.classes,
-        });
+        let (topology, expected) = known.unwrap_or_default();
+        groups.push(GroupTopology { name: group.group.name, hosts: group.group.hosts, topology, expected });
     }
     Ok(groups)
+}
+
+/// Returns the newest models and I/O of a host: of its report, else of a model alone.
+fn newest_measurements(store: &FleetStore, host: &str) -> Result<(Vec<Model>, Vec<IoRecord>), Failure> {
+    let (mut models, mut io) = (Vec::new(), Vec::new());
+    let report = store.newest_text(host, &[HOST_REPORT_SCHEMA])?;
+    let report = report.and_then(|text| HostReport::from_json(&text).ok());
+    for value in report.into_iter().flat_map(|report| report.documents) {
+        match Document::from_json(&value.to_string()) {
+            Ok(Document::Model(model)) => models.push(*model),
+            Ok(Document::Io(record)) => io.push(*record),
+            _ => {}
+        }
+    }
+    if models.is_empty() {
+        let alone = store.newest_text(host, &[MODEL_SCHEMA])?;
+        models.extend(alone.and_then(|text| Model::from_json(&text).ok()));
+    }
+    Ok((models, io))
 }
 
 fn newest_topology(store: &FleetStore, host: &str) -> Result<Option<Topology>, Failure> {
