@@ -50,6 +50,8 @@ impl Side {
 pub struct NetOptions {
     /// Ends to vary, with directions.
     pub varied: Vec<(End, Direction)>,
+    /// Whether to measure both directions at once, too, while an end is varied.
+    pub duplex: bool,
     /// Placements of the local end while it is varied.
     pub places: Placements,
     /// Local node while the peer is varied.
@@ -124,7 +126,8 @@ fn of_end(end: End, far: &RemoteEnd, options: &NetOptions) -> Option<IoOptions> 
         End::Remote => (Placements::Local(NodeSet::one(options.home)), remote_operations()),
         End::Both => (options.places.clone(), remote_operations()),
     };
-    let matrix = Matrix { places, directions, streams: options.streams.clone(), ..Matrix::default() };
+    let (duplex, streams) = (options.duplex, options.streams.clone());
+    let matrix = Matrix { places, directions, duplex, streams, ..Matrix::default() };
     Some(IoOptions { what: IoSelection::Matrix(matrix), operations, ..options.io.clone() })
 }
 

@@ -10,7 +10,7 @@ use crate::text_page::TextPage;
 use numaio_machine::ids::NodeId;
 use numaio_machine::set::CpuSet;
 use numaio_machine::units::format_size;
-use numaio_machine::workload::{DiskMethod, DiskOrder, StreamGroup};
+use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
 use numaio_schema::{
     differing_settings, ClassRepresentative, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, Reading,
 };
@@ -31,7 +31,13 @@ pub fn io_text(record: &IoRecord, ranks: &[Option<u32>], style: &TextStyle) -> S
         .collect();
     let (uniform, mixes): (Vec<RankedCell>, Vec<RankedCell>) =
         cells.into_iter().partition(|(cell, _)| node_pair(cell).is_some());
-    write_uniform_cells(&mut page, record, &uniform);
+    let (duplex, single): (Vec<RankedCell>, Vec<RankedCell>) =
+        uniform.iter().copied().partition(|(cell, _)| cell.duplex_placement().is_some());
+    write_uniform_cells(&mut page, record, &single);
+    if !duplex.is_empty() {
+        write_duplex(&mut page, &duplex, &uniform);
+    }
+    write_savings(&mut page, record, &uniform);
     if !mixes.is_empty() {
         write_mixes(&mut page, &mixes);
     }
@@ -139,7 +145,16 @@ fn write_uniform_cells(page: &mut TextPage, record: &IoRecord, cells: &[RankedCe
             }
         }
     }
-    write_savings(page, record, cells);
+}
+
+/// Writes both directions at once beside each alone, for the placements of `duplex`.
+fn write_duplex(page: &mut TextPage, duplex: &[RankedCell], uniform: &[RankedCell]) {
+    let keys: BTreeSet<Option<DirectionsKey>> = duplex.iter().map(|(cell, _)| key(cell)).collect();
+    let cells: Vec<RankedCell> =
+        uniform.iter().copied().filter(|(cell, _)| keys.contains(&key(cell))).collect();
+    let unit = page.style().unit;
+    page.heading(&format!("Device write, device read, and BOTH at the same time: median in {unit}"));
+    write_directions(page, &cells, &["WRITE", "READ", "BOTH", "BOTH: WRITE", "BOTH: READ"]);
 }
 
 fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block_size: bool) {
@@ -165,6 +180,86 @@ fn write_table(page: &mut TextPage, cells: &[RankedCell], by_block_size: bool) {
             Cell::with_class(text, found.and_then(|(_, rank)| *rank))
         });
         table.row(names.chain(found));
+    }
+    page.table(2, &table);
+}
+
+/// The key of a row; nodes first, so that the sizes of one node pair are adjacent.
+type DirectionsKey = ((NodeId, NodeId), u64, u32);
+
+fn key(cell: &IoCell) -> Option<DirectionsKey> {
+    Some((node_pair(cell)?, cell.block_bytes, streams(cell)))
+}
+
+/// The transfer that a column shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Column {
+    One(Direction),
+    Both,
+    OfBoth(Direction),
+}
+
+impl Column {
+    const ALL: [Self; 5] = [
+        Self::One(Direction::Write),
+        Self::One(Direction::Read),
+        Self::Both,
+        Self::OfBoth(Direction::Write),
+        Self::OfBoth(Direction::Read),
+    ];
+
+    fn is_of(self, cell: &IoCell) -> bool {
+        match (self, cell.groups.as_slice()) {
+            (Self::One(direction), [group]) => group.direction == direction,
+            (Self::Both | Self::OfBoth(_), [_, _]) => cell.duplex_placement().is_some(),
+            _ => false,
+        }
+    }
+
+    /// The figure of a cell in bytes per second.
+    fn value(self, cell: &IoCell) -> Option<f64> {
+        match self {
+            Self::One(_) | Self::Both => cell.bytes_per_s.median(),
+            Self::OfBoth(direction) => {
+                let part = cell.groups.iter().position(|group| group.direction == direction)?;
+                Some(cell.group_bytes_per_s.get(part)?.as_ref()?.median)
+            }
+        }
+    }
+}
+
+/// Writes a row for each pair of nodes, size and number of streams, with a column for each
+/// direction, and for both at once; `titles` are those of [`Column::ALL`].
+pub(crate) fn write_directions(page: &mut TextPage, cells: &[RankedCell], titles: &[&str; 5]) {
+    let keys: BTreeSet<DirectionsKey> = cells.iter().filter_map(|(cell, _)| key(cell)).collect();
+    let several = |count: usize| count > 1;
+    let separate = keys.iter().any(|((cpu, memory), ..)| cpu != memory);
+    let sizes = several(keys.iter().map(|(_, size, _)| size).collect::<BTreeSet<_>>().len());
+    let numbers = several(keys.iter().map(|(.., streams)| streams).collect::<BTreeSet<_>>().len());
+    let mut heads = if separate { vec!["CPU NODE", "BUFFERS"] } else { vec!["NODE"] };
+    heads.extend(sizes.then_some("SIZE"));
+    heads.extend(numbers.then_some("STREAMS"));
+    let is_measured = |(column, _): &(Column, &str)| cells.iter().any(|(cell, _)| column.is_of(cell));
+    let (columns, titles): (Vec<Column>, Vec<&str>) =
+        Column::ALL.into_iter().zip(titles.iter().copied()).filter(is_measured).unzip();
+    let titles = heads.into_iter().chain(titles);
+    let mut table = Table::new(titles.map(|title| (title, Align::Right)));
+    let values = cells.iter().filter_map(|(cell, _)| cell.bytes_per_s.median());
+    let figures = NumberFormat::bandwidth(page.style().unit, values);
+    for row in &keys {
+        let ((cpu, memory), size, streams) = row;
+        let mut texts = vec![cpu.to_string()];
+        texts.extend(separate.then(|| memory.to_string()));
+        texts.extend(sizes.then(|| format_size(*size)));
+        texts.extend(numbers.then(|| streams.to_string()));
+        let of = |column: &Column| {
+            let found = cells.iter().find(|(cell, _)| key(cell) == Some(*row) && column.is_of(cell));
+            let text = cell_text(found.map(|(cell, _)| &cell.bytes_per_s), |_| {
+                found.and_then(|(cell, _)| column.value(cell)).map(|value| figures.format(value))
+            });
+            Cell::with_class(text, found.and_then(|(_, rank)| *rank))
+        };
+        table.row(texts.into_iter().map(Cell::from).chain(columns.iter().map(of)));
     }
     page.table(2, &table);
 }

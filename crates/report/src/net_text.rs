@@ -1,5 +1,6 @@
 //! Formats network I/O as text: a table for each direction and operation.
 
+use crate::io_text;
 use crate::matrix_text::half_width;
 use crate::number_format::NumberFormat;
 use crate::phrases::{count, joined, short};
@@ -36,13 +37,17 @@ pub fn net_text(record: &IoRecord, style: &TextStyle) -> String {
         page.heading(&name);
         let cells = || record.cells.iter().filter(|cell| table_title(cell) == name);
         write_matrices(&mut page, &cells().collect::<Vec<_>>());
-        write_table(&mut page, cells());
+        write_table(&mut page, record, cells());
     }
     page.into_text()
 }
 
 /// Returns direction and operation of a cell, the title of its table.
 pub(crate) fn table_title(cell: &IoCell) -> String {
+    let operation = cell.operation.as_ref().map(|operation| format!(", {operation}")).unwrap_or_default();
+    if cell.duplex_placement().is_some() {
+        return format!("Both directions at once{operation}, with this number of streams in each");
+    }
     let directions: Vec<&str> = cell
         .groups
         .iter()
@@ -51,11 +56,14 @@ pub(crate) fn table_title(cell: &IoCell) -> String {
             Direction::Read => "Device read (this machine receives)",
         })
         .collect();
-    let operation = cell.operation.as_ref().map(|operation| format!(", {operation}")).unwrap_or_default();
     format!("{}{operation}", directions.join(" and "))
 }
 
-fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> + Clone) {
+fn write_table<'a>(
+    page: &mut TextPage,
+    record: &IoRecord,
+    cells: impl Iterator<Item = &'a IoCell> + Clone,
+) {
     let unit = page.style().unit;
     let figures = NumberFormat::bandwidth(unit, cells.clone().filter_map(|cell| cell.bytes_per_s.median()));
     let mut table = Table::new([
@@ -65,6 +73,10 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
         ("REMOTE".to_owned(), Align::Left),
         (unit.to_string(), Align::Right),
         ("95 %".to_owned(), Align::Right),
+        ("SENT".to_owned(), Align::Right),
+        ("RECEIVED".to_owned(), Align::Right),
+        ("SENT ALONE".to_owned(), Align::Right),
+        ("RECEIVED ALONE".to_owned(), Align::Right),
         ("CPU s/GB LOCAL".to_owned(), Align::Right),
         ("REMOTE".to_owned(), Align::Right),
         ("NOTE".to_owned(), Align::Left),
@@ -77,13 +89,20 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
         let failure = reading.failure.as_deref().map(short).unwrap_or_default();
         let remote = cell.remote.as_ref();
         let [here, there] = both_placements(cell);
+        let streams = if cell.duplex_placement().is_some() { io_text::streams(cell) } else { cell.streams() };
+        let [sent, received, sent_alone, received_alone] =
+            rates(record, cell).map(|rate| rate.map(|rate| figures.format(rate)).unwrap_or_default());
         let row = [
             format_size(cell.block_bytes),
-            cell.streams().to_string(),
+            streams.to_string(),
             here,
             there,
             reading.median().map_or_else(|| "-".to_owned(), |value| figures.format(value)),
             known.map(half_width).unwrap_or_default(),
+            sent,
+            received,
+            sent_alone,
+            received_alone,
             cell.cpu_ns_per_byte.map(seconds_per_gb).unwrap_or_default(),
             remote.and_then(|remote| remote.cpu_ns_per_byte).map(seconds_per_gb).unwrap_or_default(),
             joined([unsettled, &failure], "; "),
@@ -91,6 +110,20 @@ fn write_table<'a>(page: &mut TextPage, cells: impl Iterator<Item = &'a IoCell> 
         table.row(row.map(Into::into));
     }
     page.table(2, &table.without_empty_columns());
+}
+
+/// Returns the rates of a cell of both directions at once in bytes per second: sent, received, and
+/// each direction alone in the same run. `None` where unknown, and for other cells.
+fn rates(record: &IoRecord, cell: &IoCell) -> [Option<f64>; 4] {
+    let rates = [Direction::Write, Direction::Read].map(|direction| {
+        let index = cell.groups.iter().position(|group| group.direction == direction)?;
+        cell.duplex_placement()?;
+        let alone = record.cells.iter().find(|alone| alone.is_alone(cell, index));
+        let both = cell.group_bytes_per_s.get(index).and_then(Option::as_ref);
+        Some((both.map(|summary| summary.median), alone.and_then(|alone| alone.bytes_per_s.median())))
+    });
+    let [sent, received] = rates.map(Option::unwrap_or_default);
+    [sent.0, received.0, sent.1, received.1]
 }
 
 /// Returns the nodes of sender and receiver of a cell with local buffers at both ends.
@@ -147,7 +180,7 @@ fn placement(cpus: &str, memory: Option<NodeId>) -> String {
 
 /// Formats the placements of the local and the remote end.
 pub(crate) fn both_placements(cell: &IoCell) -> [String; 2] {
-    let local = cell.placement().map(|(cpu, memory, _)| placement(&cpu.to_string(), Some(memory)));
+    let local = io_text::node_pair(cell).map(|(cpu, memory)| placement(&cpu.to_string(), Some(memory)));
     [local, cell.remote.as_ref().map(remote_placement)].map(Option::unwrap_or_default)
 }
 

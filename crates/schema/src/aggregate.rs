@@ -35,11 +35,7 @@ impl AggregateRecord {
 
     /// Returns the cell of a group of an aggregate alone.
     pub fn alone(&self, aggregate: &IoCell, index: usize) -> Option<&IoCell> {
-        let group = aggregate.groups.get(index)?;
-        let is_same = |cell: &&IoCell| {
-            cell.groups.as_slice() == std::slice::from_ref(group) && cell.block_bytes == aggregate.block_bytes
-        };
-        self.cells.iter().find(is_same)
+        self.cells.iter().find(|cell| cell.is_alone(aggregate, index))
     }
 
     /// Returns the bandwidth of all devices at the same time over the sum of each alone: 1.0 if

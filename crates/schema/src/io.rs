@@ -231,4 +231,27 @@ impl IoCell {
             _ => None,
         }
     }
+
+    /// Returns the CPU node and the node of the buffers of streams in both directions at once, with
+    /// the same number of streams in each; `None` for one direction and for other mixes.
+    pub fn duplex_placement(&self) -> Option<(NodeId, NodeId)> {
+        let ([one, other], [cpu_node, other_cpu_node]) = (self.groups.as_slice(), self.cpu_nodes.as_slice())
+        else {
+            return None;
+        };
+        let reverse = StreamGroup { direction: other.direction, ..one.clone() };
+        let is_duplex = one.direction != other.direction && reverse == *other && cpu_node == other_cpu_node;
+        is_duplex.then_some((*cpu_node, one.memory))
+    }
+
+    /// Returns whether this cell has only the streams of one group of a mix, with everything else
+    /// equal.
+    pub fn is_alone(&self, mix: &IoCell, index: usize) -> bool {
+        let settings = |cell: &IoCell| (cell.block_bytes, cell.operation.clone());
+        let remote = |cell: &IoCell| {
+            cell.remote.as_ref().map(|remote| (remote.cpu_nodes.clone(), remote.memory)).unwrap_or_default()
+        };
+        let has_group = mix.groups.get(index).is_some_and(|group| self.groups == [group.clone()]);
+        has_group && settings(self) == settings(mix) && remote(self) == remote(mix)
+    }
 }

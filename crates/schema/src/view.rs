@@ -24,7 +24,7 @@ pub struct View {
     pub machine: String,
     /// The target.
     pub target: NodeId,
-    /// The direction of I/O; `None` if the values do not depend on it.
+    /// The direction of I/O; `None` for both at once, or if the values do not depend on it.
     pub direction: Option<Direction>,
     /// The quantity of the values.
     pub quantity: Quantity,

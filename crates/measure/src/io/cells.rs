@@ -101,7 +101,7 @@ pub fn local_nodes(topology: &Topology) -> NodeSet {
 fn parts(topology: &Topology, matrix: &Matrix) -> Result<Vec<Vec<MixPart>>, CampaignError> {
     let pairs = pairs(topology, &matrix.places);
     let mut ways: Vec<Vec<Direction>> = matrix.directions.iter().map(|direction| vec![*direction]).collect();
-    if matrix.both_at_once {
+    if matrix.duplex {
         ways.push(vec![Direction::Write, Direction::Read]);
     }
     let mut mixes = Vec::new();

@@ -45,7 +45,7 @@ pub struct Matrix {
     /// Directions, one at a time.
     pub directions: Vec<Direction>,
     /// Whether to measure both directions at once, too, with the same number of streams each.
-    pub both_at_once: bool,
+    pub duplex: bool,
     /// Numbers of streams.
     pub streams: Vec<u32>,
     /// Nodes that represent others of their class ([`super::one_per_class`]); empty to measure
@@ -103,7 +103,7 @@ impl Default for Matrix {
         Self {
             places: Placements::Local(NodeSet::new()),
             directions: vec![Direction::Write, Direction::Read],
-            both_at_once: false,
+            duplex: false,
             streams: vec![1],
             represented: Vec::new(),
         }

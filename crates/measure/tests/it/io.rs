@@ -289,7 +289,7 @@ fn mix_has_total_and_per_group_results() {
 #[test]
 fn both_directions_at_once_are_cells_of_two_groups() {
     let matrix = Matrix {
-        both_at_once: true,
+        duplex: true,
         places: Placements::Local(NodeSet::one(NodeId(1))),
         ..Matrix::default()
     };

@@ -8,7 +8,8 @@ use numaio_schema::{IoCell, IoRecord, Quantity, View};
 
 /// Cells that differ only in the node.
 struct Series<'a> {
-    direction: Direction,
+    /// `None` for both directions at once.
+    direction: Option<Direction>,
     operation: Option<&'a str>,
     block_bytes: u64,
     streams: u32,
@@ -16,7 +17,8 @@ struct Series<'a> {
 }
 
 /// Returns the bandwidth of a device by node, with local buffers (the setting of Li et al., ICPP
-/// 2013, Tables IV and V), one view per direction and operation.
+/// 2013, Tables IV and V), one view per direction and operation, and one of the sum of both
+/// directions at once.
 ///
 /// Among block sizes and numbers of streams, those with values of most nodes are chosen, then those
 /// with the highest mean: the bandwidth of a busy device. Returns no view for a device on another
@@ -40,9 +42,10 @@ pub fn io_views(record: &IoRecord, subject: &ViewSubject) -> Vec<View> {
 
 fn kind(record: &IoRecord, series: &Series) -> Kind {
     let engine = record.method.engine;
-    let side = match series.direction {
-        Direction::Write => "write",
-        Direction::Read => "read",
+    let (side, direction) = match series.direction {
+        Some(direction @ Direction::Write) => ("write", direction.name()),
+        Some(direction @ Direction::Read) => ("read", direction.name()),
+        None => ("duplex", "both directions at once"),
     };
     let operation = series.operation.map(|operation| format!("-{operation}")).unwrap_or_default();
     let operation_title = series.operation.map(|operation| format!(" {operation}")).unwrap_or_default();
@@ -51,11 +54,10 @@ fn kind(record: &IoRecord, series: &Series) -> Kind {
     Kind {
         name: format!("io-{}-{device}-{side}{operation}", engine.name()),
         title: format!(
-            "{device} by {}{operation_title}, {} ({streams})",
-            engine.title(),
-            series.direction.name()
+            "{device} by {}{operation_title}, {direction} ({streams})",
+            engine.title()
         ),
-        direction: Some(series.direction),
+        direction: series.direction,
         quantity: Quantity::BytesPerS,
     }
 }
@@ -64,7 +66,9 @@ fn kind(record: &IoRecord, series: &Series) -> Kind {
 fn series(record: &IoRecord) -> Vec<Series<'_>> {
     let mut found: Vec<Series> = Vec::new();
     for cell in &record.cells {
-        let local = cell.placement().filter(|(cpu_node, memory, _)| cpu_node == memory);
+        let single = cell.placement().map(|(cpu_node, memory, direction)| (cpu_node, memory, Some(direction)));
+        let duplex = || cell.duplex_placement().map(|(cpu_node, memory)| (cpu_node, memory, None));
+        let local = single.or_else(duplex).filter(|(cpu_node, memory, _)| cpu_node == memory);
         let Some((_, memory, direction)) = local else { continue };
         let (operation, block_bytes, streams) = (cell.operation.as_deref(), cell.block_bytes, cell.streams());
         let same = |series: &&mut Series| {

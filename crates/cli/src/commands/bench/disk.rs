@@ -82,7 +82,7 @@ fn run_several(
         ..args.bounds.options(Matrix::default(), machine.time())
     };
     let devices = targets.iter().map(|target| target.device.clone()).collect();
-    let campaign = (&engine, devices, &args.placement.of_several(io));
+    let campaign = (&engine, devices, &args.placement.of_several(io)?);
     shared::bench_several(common, (machine, topology), &args.bounds, campaign, |_| ())
 }
 

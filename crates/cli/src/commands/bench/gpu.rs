@@ -3,7 +3,7 @@
 use super::shared::{self, BenchRecords, BoundsArgs, PlacementArgs};
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::options::{count, Common, Directions};
+use crate::options::{count, Common};
 use crate::output;
 use clap::{Args, ValueEnum};
 use numaio_linux::cuda::{self, CudaUnavailable};
@@ -33,9 +33,6 @@ pub struct GpuArgs {
     /// Repeat it to measure several GPUs: each alone, all at the same time, and the sum.
     #[arg(long, short, value_name = "DEV")]
     pub device: Vec<String>,
-    /// Measure only both directions at once; default: each alone, too
-    #[arg(long, conflicts_with = "direction")]
-    pub both_at_once: bool,
     /// Copy sizes: a list such as 64K,64M, or a range such as 1K..512M (as SHOC) of powers of two
     #[arg(long, value_name = "SIZE,...", default_value = "64M", value_parser = sizes)]
     pub sizes: Sizes,
@@ -87,10 +84,11 @@ fn run_one(
     };
     let gpu = choose(common, topology, &gpus, args.device.first().map(String::as_str))?;
     let device = device(topology, gpu);
+    let matrix = args.placement.matrix(common, topology, &device, &args.bounds.load);
     let options = IoOptions {
         block_bytes: args.sizes.0.clone(),
         depth: args.depth,
-        ..args.bounds.options(matrix(common, args, topology, &device), machine.time())
+        ..args.bounds.options(matrix, machine.time())
     };
     let engines = engines(engine, gpu.index);
     let show = |records: &[IoRecord]| shared::pages(common, records, gpu_text);
@@ -108,10 +106,6 @@ fn run_several(
     if !machine.is_live() {
         return shared::show_aggregate_on_tape(common, machine, &args.bounds, &args.device);
     }
-    if args.both_at_once {
-        return Err(Failure::usage("several GPUs are measured in one direction at a time")
-            .hint("omit --both-at-once, or specify one --device"));
-    }
     let (gpus, engine) = discover_gpus(common, machine, args.engine)?;
     if engine != EngineArg::Cuda {
         return Err(Failure::usage("several GPUs are measured by the engine cuda only")
@@ -127,7 +121,7 @@ fn run_several(
         ..args.bounds.options(Matrix::default(), machine.time())
     };
     let devices = chosen.iter().map(|gpu| device(topology, gpu)).collect();
-    let campaign = (&engine, devices, &args.placement.of_several(io));
+    let campaign = (&engine, devices, &args.placement.of_several(io)?);
     shared::bench_several(common, (machine, topology), &args.bounds, campaign, |_| ())
 }
 
@@ -207,13 +201,6 @@ fn device(topology: &Topology, gpu: &ListedGpu) -> IoDevice {
         reached_via: None,
         irqs,
     }
-}
-
-fn matrix(common: &Common, args: &GpuArgs, topology: &Topology, device: &IoDevice) -> Matrix {
-    let matrix = args.placement.matrix(common, topology, device, &args.bounds.load);
-    let both_at_once = args.placement.direction == Directions::Both;
-    let directions = if args.both_at_once { Vec::new() } else { matrix.directions };
-    Matrix { both_at_once, directions, ..matrix }
 }
 
 fn engines(engine: EngineArg, device: u32) -> Vec<Box<dyn Engine>> {

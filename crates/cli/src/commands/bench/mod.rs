@@ -35,7 +35,7 @@ pub enum BenchCommand {
     Net(net::NetArgs),
     /// Measure RDMA between this host and another by perftest
     Rdma(rdma::RdmaArgs),
-    /// Measure copies between memory and a GPU: download, readback, both at once
+    /// Measure copies between memory and a GPU: download and readback
     Gpu(gpu::GpuArgs),
     /// Measure reads of a device's register (MMIO) from every node
     ///

@@ -44,6 +44,9 @@ pub struct PlacementArgs {
     /// Direction, named from the device
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
+    /// Measure both directions at the same time, too: both rates and their sum
+    #[arg(long, conflicts_with = "direction")]
+    pub duplex: bool,
     /// Numbers of streams, each measured separately
     #[arg(long, value_name = "N,...", default_value = "1,2,4,8,16", value_delimiter = ',', value_parser = streams)]
     pub streams: Vec<u32>,
@@ -100,8 +103,15 @@ impl PlacementArgs {
     }
 
     /// Returns the placements of the streams of several devices.
-    pub fn of_several(&self, io: IoOptions) -> AggregateOptions {
-        AggregateOptions::new(self.placements(), self.direction.list(), self.streams.clone(), io)
+    ///
+    /// # Errors
+    /// Both directions at once are requested.
+    pub fn of_several(&self, io: IoOptions) -> Result<AggregateOptions, Failure> {
+        if self.duplex {
+            return Err(Failure::usage("several devices are measured in one direction at a time")
+                .hint("omit --duplex, or specify one device"));
+        }
+        Ok(AggregateOptions::new(self.placements(), self.direction.list(), self.streams.clone(), io))
     }
 
     /// Returns the placements of streams for a device.
@@ -116,7 +126,8 @@ impl PlacementArgs {
             Some(node) => self.represented(common, topology, node),
             None => Vec::new(),
         };
-        Matrix { places, directions, both_at_once: false, streams: self.streams.clone(), represented }
+        let (duplex, streams) = (self.duplex, self.streams.clone());
+        Matrix { places, directions, duplex, streams, represented }
     }
 
     fn represented(&self, common: &Common, topology: &Topology, node: NodeId) -> Vec<ClassRepresentative> {

@@ -113,6 +113,7 @@ impl Endpoints {
             .flat_map(|direction| endpoints(*direction).into_iter().map(|end| (end, *direction)));
         NetOptions {
             varied: varied.collect(),
+            duplex: false,
             places: local_placements(args),
             home: self.home,
             streams: args.streams.clone(),

@@ -82,6 +82,9 @@ pub struct NetArgs {
     /// Direction of this machine's device: a device write sends
     #[arg(long, value_name = "DIRECTION", default_value = "both")]
     pub direction: Directions,
+    /// Measure both directions at the same time, too: both rates and their sum
+    #[arg(long, conflicts_with_all = ["direction", "ping", "rail", "serve"])]
+    pub duplex: bool,
     /// Interface of this machine; default: the one with the address that reaches the peer
     #[arg(long, short, value_name = "DEV")]
     pub device: Option<String>,
@@ -161,6 +164,7 @@ pub fn run(common: &Common, machine: &Machine, args: &NetArgs) -> Result<BenchRe
     }
     let mut options = endpoints.options(&args.endpoints, io, &args.direction.list());
     options.network = endpoints.network(args.congestion.as_deref());
+    options.duplex = args.duplex;
     let engines = engines(args, &endpoints);
     if !args.irq_nodes.is_empty() {
         let records =
