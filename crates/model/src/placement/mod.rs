@@ -133,7 +133,17 @@ pub(crate) fn rank_nodes<'a>(
     subject: BandwidthSubject<'_>,
     sources: impl Into<RankingSources<'a>>,
 ) -> Ranking {
-    rank::nodes(topology, subject, sources.into(), &PlacementRequest::default(), &usable_nodes(topology))
+    rank_nodes_among(topology, subject, sources, &usable_nodes(topology))
+}
+
+/// Ranks some nodes for a device in both directions; equally for an unknown node.
+pub(crate) fn rank_nodes_among<'a>(
+    topology: &Topology,
+    subject: BandwidthSubject<'_>,
+    sources: impl Into<RankingSources<'a>>,
+    nodes: &NodeSet,
+) -> Ranking {
+    rank::nodes(topology, subject, sources.into(), &PlacementRequest::default(), nodes)
 }
 
 /// Ranks the nodes for each device, all of which transfer at the same time.

@@ -7,7 +7,7 @@ use super::edit::{comment, Edits};
 use super::libvirt::{cells, devices, huge_pages, memory_nodes, pins};
 use numaio_machine::guests::{domain_children, parse_domain, DomainError, DomainSummary};
 use numaio_machine::ids::CpuId;
-use numaio_machine::set::CpuSet;
+use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_schema::{GuestPlacement, GuestPlan, GuestRequest, PlacedCell};
 use roxmltree::Node;
@@ -143,7 +143,9 @@ impl DomainEdit<'_, '_> {
         // CPUs of virtual CPUs that are plugged later, which have no pin.
         let cpuset = match started < maximum {
             true => {
-                let of_nodes = self.guest.cells.iter().map(|cell| self.topology.usable_cpus(cell.node));
+                let pinned = self.guest.vcpus().into_iter().flat_map(|pinned| pinned.cpus.iter());
+                let nodes: NodeSet = pinned.filter_map(|cpu| self.topology.cpu(cpu)?.node).collect();
+                let of_nodes = nodes.iter().map(|node| self.topology.usable_cpus(node));
                 let cpus = of_nodes.fold(CpuSet::new(), |all, cpus| all.union(&cpus));
                 format!(" cpuset='{cpus}' current='{started}'")
             }

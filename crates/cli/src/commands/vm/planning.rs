@@ -64,8 +64,8 @@ fn failure(error: GuestPlanError) -> Failure {
         | GuestPlanError::SameName(_)
         | GuestPlanError::Empty { .. } => Failure::usage(&error),
         GuestPlanError::TooLarge { .. } | GuestPlanError::DoNotFit { .. } => failure.hint(
-            "request fewer vCPUs or less memory, stop other guests, or pin to hardware threads with --hyper-threads; \
-             huge pages must be reserved on each node",
+            "request less, stop other guests, reserve huge pages on the node, or pin to hardware threads \
+             with --hyper-threads",
         ),
         GuestPlanError::NoFunction { .. } => failure.hint(
             "numaio topology shows the virtual functions; --create-vfs N enables them if none are enabled",

@@ -2,23 +2,47 @@
 
 use super::inputs::GuestPlanInputs;
 use super::instance::{Choice, Instance};
-use crate::placement::usable_nodes;
 use numaio_machine::ids::{CpuId, NodeId};
-use numaio_machine::set::CpuSet;
+use numaio_machine::set::{CpuSet, NodeSet};
+use numaio_machine::topology::{Node, Topology};
 use numaio_schema::{GuestPlacement, GuestPlanDevice, GuestRequest, PinnedVcpu, PlacedCell};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+/// Returns the nodes for the memory of guests, each with the nodes whose CPUs use it: itself, and
+/// nodes with CPUs alone that have no nearer memory. Of equally near nodes, that with the most
+/// memory is used.
+pub(super) fn cpu_nodes_by_memory(topology: &Topology) -> BTreeMap<NodeId, NodeSet> {
+    let is_usable = |node: &&Node| node.has_memory() && node.memory_allowed && !node.is_gpu_memory();
+    let bytes = |node: &Node| node.memory.map_or(0, |memory| memory.total_bytes);
+    let mut found: BTreeMap<NodeId, NodeSet> = BTreeMap::new();
+    for node in topology.nodes.iter().filter(|node| !topology.cores(node.id).is_empty()) {
+        let distance = |other: &Node| topology.distances.as_ref().and_then(|it| it.between(node.id, other.id));
+        let order = |other: &&Node| (distance(other).unwrap_or(u32::MAX), Reverse(bytes(other)), other.id);
+        let nearest = || topology.nodes.iter().filter(is_usable).min_by_key(order);
+        if let Some(home) = Some(node).filter(is_usable).or_else(nearest) {
+            found.entry(home.id).or_default().insert(node.id);
+        }
+    }
+    found
+}
 
 /// Returns the CPUs of each node that virtual CPUs may have, in the order in which they are
 /// assigned: those that serve interrupts of the devices last.
-pub(super) fn slots(inputs: &GuestPlanInputs, devices: &[GuestPlanDevice]) -> BTreeMap<NodeId, Vec<CpuSet>> {
+pub(super) fn slots(
+    inputs: &GuestPlanInputs,
+    devices: &[GuestPlanDevice],
+    cpu_nodes: &BTreeMap<NodeId, NodeSet>,
+) -> BTreeMap<NodeId, Vec<CpuSet>> {
     let topology = inputs.topology;
     let irqs = devices.iter().fold(CpuSet::new(), |all, device| all.union(&device.irq_cpus));
     let mut slots = BTreeMap::new();
-    for node in usable_nodes(topology).iter() {
-        let candidates = match inputs.hardware_threads {
+    for (node, users) in cpu_nodes {
+        let of_node = |node: NodeId| match inputs.hardware_threads {
             true => topology.usable_cpus(node),
             false => topology.cores(node),
         };
+        let candidates: CpuSet = users.iter().map(of_node).fold(CpuSet::new(), |all, cpus| all.union(&cpus));
         let siblings = |cpu: CpuId| topology.cpu(cpu).map(|cpu| cpu.siblings.clone()).unwrap_or_default();
         let is_free = |cpu: &CpuId| match inputs.hardware_threads {
             true => !inputs.occupied.contains(*cpu),
@@ -32,7 +56,7 @@ pub(super) fn slots(inputs: &GuestPlanInputs, devices: &[GuestPlanDevice]) -> BT
         let first_thread = |cpu: CpuId| siblings(cpu).first().unwrap_or(cpu);
         cpus.sort_by_key(|cpu| (irqs.contains(*cpu), first_thread(*cpu), *cpu));
         if !cpus.is_empty() {
-            slots.insert(node, cpus.into_iter().map(CpuSet::one).collect());
+            slots.insert(*node, cpus.into_iter().map(CpuSet::one).collect());
         }
     }
     slots

@@ -16,6 +16,8 @@ pub(super) struct Instance {
     pub devices: Vec<DeviceCapacity>,
     /// The guests, largest first.
     pub guests: Vec<GuestShape>,
+    /// Sizes of huge pages by kind; `None` for ordinary pages.
+    pub kinds: Vec<Option<u64>>,
     /// Whether choices of a guest were left out, so that no search is complete.
     pub is_truncated: bool,
 }
@@ -147,12 +149,13 @@ impl Choice {
 
 impl Instance {
     /// Fills in the choices of all guests: subsets of `more` nodes beyond the fewest that can hold
-    /// the guest on an empty host. Returns the first guest that no nodes can hold.
+    /// the guest on an empty host. Returns the index of the first guest that
+    /// no nodes can hold.
     pub fn choose(&mut self, more: usize) -> Result<(), usize> {
         for index in 0..self.guests.len() {
             let (choices, is_truncated) = self.choices(&self.guests[index], more);
             if choices.is_empty() {
-                return Err(self.guests[index].request);
+                return Err(index);
             }
             self.is_truncated |= is_truncated;
             self.guests[index].choices = choices;

@@ -8,18 +8,18 @@ mod cpus;
 mod inputs;
 mod instance;
 mod search;
+mod shortage;
 mod simple_plans;
 #[cfg(test)]
 mod tests;
 mod value;
 
-use crate::placement::{rank_nodes, usable_nodes};
+use crate::placement::rank_nodes_among;
 pub use inputs::{GuestPlanInputs, GuestTarget};
 use instance::{CellShape, Choice, DeviceCapacity, GuestShape, Instance, NodeCapacity};
 use numaio_machine::devices::PciAddress;
 use numaio_machine::ids::NodeId;
-use numaio_machine::set::CpuSet;
-use numaio_machine::units::format_size;
+use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_schema::{
     GuestBaseline, GuestHostNode, GuestPlacement, GuestPlanDevice, GuestPlanProof, GuestPlanValue,
     GuestRequest, PlacedDemand, PlannedFunction, RequestedCell,
@@ -76,22 +76,18 @@ pub enum GuestPlanError {
         what: &'static str,
     },
     /// No nodes can hold a guest, even on an empty host.
-    #[error("guest '{name}' does not fit: it needs {vcpus} CPUs and {memory}, and the host has {host}")]
+    #[error("guest '{name}' does not fit: {shortage}")]
     TooLarge {
         /// Its name.
         name: String,
-        /// Its CPUs.
-        vcpus: u32,
-        /// Its memory.
-        memory: String,
-        /// Available CPUs and memory of each node.
-        host: String,
+        /// The shortage of the host.
+        shortage: String,
     },
     /// Each guest fits, but not all together.
-    #[error("the guests do not fit together: the host has {host}")]
+    #[error("the guests do not fit together: {shortage}")]
     DoNotFit {
-        /// Available CPUs and memory of each node.
-        host: String,
+        /// The shortage of the host.
+        shortage: String,
     },
     /// No virtual function is free.
     #[error("no virtual function of '{device}' is free for guest '{guest}'")]
@@ -117,20 +113,23 @@ pub enum GuestPlanError {
 /// [`GuestPlanError`].
 pub fn plan_guests(inputs: &GuestPlanInputs) -> Result<PlannedGuests, GuestPlanError> {
     check(inputs.requests)?;
-    let devices: Vec<GuestPlanDevice> = inputs.targets.iter().map(|target| device(inputs, target)).collect();
-    let slots = cpus::slots(inputs, &devices);
+    let cpu_nodes = cpus::cpu_nodes_by_memory(inputs.topology);
+    let nodes: NodeSet = cpu_nodes.keys().copied().collect();
+    let devices: Vec<GuestPlanDevice> =
+        inputs.targets.iter().map(|target| device(inputs, target, &nodes)).collect();
+    let slots = cpus::slots(inputs, &devices, &cpu_nodes);
     let kinds = kinds(inputs.requests);
     let mut instance = Instance {
         nodes: slots.keys().copied().collect(),
         capacity: node_capacity(inputs, &slots, &kinds),
         devices: devices.iter().map(|device| capacity(device, slots.keys().copied())).collect(),
-        guests: Vec::new(),
+        guests: shapes(inputs, &devices, &kinds)?,
+        kinds,
         is_truncated: false,
     };
-    instance.guests = shapes(inputs, &devices, &kinds)?;
     let found = fit(&mut instance, inputs)?;
     let Some((numbers, value)) = found.best else {
-        return Err(GuestPlanError::DoNotFit { host: host(&instance, 0) });
+        return Err(GuestPlanError::DoNotFit { shortage: shortage::of_all(&instance) });
     };
     let choices: Vec<&Choice> =
         instance.guests.iter().zip(&numbers).map(|(guest, number)| &guest.choices[*number]).collect();
@@ -145,7 +144,7 @@ pub fn plan_guests(inputs: &GuestPlanInputs) -> Result<PlannedGuests, GuestPlanE
     let is_complete = !found.is_stopped && !instance.is_truncated;
     Ok(PlannedGuests {
         nodes: host_nodes(&instance, &slots),
-        notes: notes(inputs, &devices, &guests, &instance),
+        notes: notes(&cpu_nodes, &devices, &guests, &instance),
         baselines: simple_plans::baselines(&instance),
         devices,
         guests,
@@ -190,8 +189,9 @@ fn check(requests: &[GuestRequest]) -> Result<(), GuestPlanError> {
     }
 }
 
-fn device(inputs: &GuestPlanInputs, target: &GuestTarget) -> GuestPlanDevice {
-    let ranking = rank_nodes(inputs.topology, target.device.subject(inputs.topology), inputs.sources);
+fn device(inputs: &GuestPlanInputs, target: &GuestTarget, nodes: &NodeSet) -> GuestPlanDevice {
+    let subject = target.device.subject(inputs.topology);
+    let ranking = rank_nodes_among(inputs.topology, subject, inputs.sources, nodes);
     GuestPlanDevice {
         device: target.device.device.clone(),
         pci: target.pci,
@@ -290,17 +290,15 @@ fn fit(instance: &mut Instance, inputs: &GuestPlanInputs) -> Result<search::Foun
         instance.guests.iter().map(wanted).sum::<u64>() > instance.capacity.cpus.iter().map(available).sum();
     let mut found = None;
     for more in 0..instance.nodes.len().max(1) {
-        instance.choose(more).map_err(|request| {
-            let request = &inputs.requests[request];
+        instance.choose(more).map_err(|index| {
+            let guest = &instance.guests[index];
             GuestPlanError::TooLarge {
-                name: request.name.clone(),
-                vcpus: request.vcpus,
-                memory: format_size(request.memory_bytes),
-                host: host(instance, 0),
+                name: inputs.requests[guest.request].name.clone(),
+                shortage: shortage::of_guest(instance, guest),
             }
         })?;
         if is_too_much {
-            return Err(GuestPlanError::DoNotFit { host: host(instance, 0) });
+            break;
         }
         let result = search::search(instance, simple_plans::known(instance), search::MAX_EXAMINED);
         let is_done = result.best.is_some() || result.is_stopped;
@@ -309,21 +307,7 @@ fn fit(instance: &mut Instance, inputs: &GuestPlanInputs) -> Result<search::Foun
             break;
         }
     }
-    found.ok_or(GuestPlanError::DoNotFit { host: host(instance, 0) })
-}
-
-/// Describes what each node has: `node 0: 4 CPUs, 16 GiB`.
-fn host(instance: &Instance, kind: usize) -> String {
-    let node = |index: usize| {
-        let memory =
-            instance.capacity.memory.get(kind).and_then(|nodes| nodes.get(index)).copied().unwrap_or(0);
-        let cpus = instance.capacity.cpus[index];
-        format!("node {}: {cpus} CPUs, {}", instance.nodes[index], format_size(memory))
-    };
-    match instance.nodes.len() {
-        0 => "no node with free CPUs and memory".to_owned(),
-        count => (0..count).map(node).collect::<Vec<String>>().join("; "),
-    }
+    found.ok_or_else(|| GuestPlanError::DoNotFit { shortage: shortage::of_all(instance) })
 }
 
 fn host_nodes(instance: &Instance, slots: &BTreeMap<NodeId, Vec<CpuSet>>) -> Vec<GuestHostNode> {
@@ -374,7 +358,7 @@ fn assign_functions(inputs: &GuestPlanInputs, guests: &mut [GuestPlacement]) -> 
 }
 
 fn notes(
-    inputs: &GuestPlanInputs,
+    cpu_nodes: &BTreeMap<NodeId, NodeSet>,
     devices: &[GuestPlanDevice],
     guests: &[GuestPlacement],
     instance: &Instance,
@@ -404,7 +388,17 @@ fn notes(
     if instance.is_truncated {
         notes.push("some sets of nodes were not considered: there are too many".to_owned());
     }
-    let without = usable_nodes(inputs.topology).len() - instance.nodes.len();
+    let is_used = |node: &NodeId| guests.iter().flat_map(|guest| &guest.cells).any(|cell| cell.node == *node);
+    for (node, users) in cpu_nodes.iter().filter(|(node, _)| is_used(node)) {
+        let others = users.difference(&NodeSet::one(*node));
+        if !others.is_empty() {
+            notes.push(format!(
+                "{} without memory: guests on their CPUs use the memory of node {node}",
+                numaio_machine::set::format_nodes(&others)
+            ));
+        }
+    }
+    let without = cpu_nodes.len() - instance.nodes.len();
     if without > 0 {
         notes.push(format!("{without} nodes have no free CPU"));
     }

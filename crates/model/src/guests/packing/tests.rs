@@ -186,13 +186,70 @@ fn rejects_impossible_requests() {
     let error = |requests: &[GuestRequest]| plan_alone(requests).expect_err("impossible").to_string();
     assert_eq!(error(&[]), "no guest to place");
     assert_eq!(error(&[guest("a", 0, 1, None)]), "guest 'a' has no vCPUs");
-    assert!(error(&[guest("a", 33, 1, None)]).contains("needs 33 CPUs"));
-    assert!(error(&[guest("a", 1, 9000, None)]).contains("needs 1 CPUs and 8.8 GiB"));
-    let many: Vec<GuestRequest> = (0..33).map(|number| guest(&number.to_string(), 1, 1, None)).collect();
-    assert!(error(&many).contains("do not fit together"));
     let mut other = guest("a", 1, 1, None);
     other.demands[0].device = "eth9".into();
     assert!(error(&[other]).contains("'eth9'"));
+}
+
+#[test]
+fn names_what_is_short() {
+    let error = |requests: &[GuestRequest]| plan_alone(requests).expect_err("too large").to_string();
+    assert_eq!(
+        error(&[guest("a", 33, 1, None)]),
+        "guest 'a' does not fit: free CPUs on nodes 0-7: 32 of 33"
+    );
+    assert_eq!(
+        error(&[guest("a", 33, 9000, None)]),
+        "guest 'a' does not fit: free CPUs on nodes 0-7: 32 of 33; free memory on nodes 0-7: 8 GiB of 8.8 GiB"
+    );
+    // Divided among the nodes, each part is larger than the memory of a node.
+    assert_eq!(
+        error(&[guest("a", 1, 2000, None)]),
+        "guest 'a' does not fit: enough in total, but not node by node; nodes 0-7: 4 CPUs, 1 GiB each"
+    );
+    let many: Vec<GuestRequest> = (0..33).map(|number| guest(&number.to_string(), 1, 1, None)).collect();
+    assert_eq!(error(&many), "the guests do not fit together: free CPUs on nodes 0-7: 32 of 33");
+    let full: Vec<GuestRequest> = (0..9).map(|number| guest(&number.to_string(), 1, 1000, None)).collect();
+    assert!(error(&full).ends_with("free memory on nodes 0-7: 8 GiB of 8.8 GiB"), "{}", error(&full));
+    let mut pages = guest("a", 1, 4096, None);
+    pages.huge_page_bytes = Some(1 << 30);
+    assert!(error(&[pages.clone()]).ends_with("free huge pages of 1 GiB on nodes 0-7: 0 of 4"));
+    let cell = |vcpu, huge_page_bytes| RequestedCell {
+        vcpu_ids: vec![vcpu],
+        memory_bytes: 512 * MIB,
+        huge_page_bytes,
+    };
+    pages.cells = vec![cell(0, None), cell(1, Some(2 * MIB))];
+    assert!(
+        error(&[pages]).ends_with("guest node 1 fits on no node: free huge pages of 2 MiB on node 0: 0 of 256")
+    );
+}
+
+#[test]
+fn cpus_without_memory_use_that_of_the_nearest_node() {
+    let mut topology = machine(4, 4);
+    let bytes = |topology: &mut Topology, node: usize, gib: u64| {
+        let memory = topology.nodes[node].memory.as_mut().expect("memory");
+        (memory.total_bytes, memory.free_bytes) = (gib << 30, gib << 30);
+    };
+    // As on a partition of PowerVM: CPUs on node 2 alone, memory on the others, all equally near.
+    for node in [0, 1, 3] {
+        topology.nodes[node].cpus = CpuSet::new();
+    }
+    topology.nodes[2].memory = None;
+    topology.distances = None;
+    [(0, 5), (1, 8), (3, 1)].into_iter().for_each(|(node, gib)| bytes(&mut topology, node, gib));
+    let plan = |requests: &[GuestRequest]| plan_on(&topology, requests, &Setting::default());
+    let planned = plan(&[guest("a", 2, 6000, None)]).expect("a plan");
+    assert_eq!((nodes(&planned.guests[0]), cpus(&planned.guests[0])), (vec![1], "8-9".into()));
+    assert!(
+        planned.notes.iter().any(|note| note.starts_with("node 2 without memory")
+            && note.ends_with("use the memory of node 1")),
+        "{:?}",
+        planned.notes
+    );
+    let error = plan(&[guest("a", 2, 9000, None)]).expect_err("more than node 1 has").to_string();
+    assert!(error.ends_with("free memory on node 1: 8 GiB of 8.8 GiB"), "{error}");
 }
 
 #[test]
@@ -236,6 +293,7 @@ fn instance() -> impl Strategy<Value = Instance> {
                 capacity: NodeCapacity { cpus: vec![4; nodes], memory: vec![vec![6; nodes]] },
                 devices: vec![device(0), device(1)],
                 guests: guests.collect(),
+                kinds: vec![None],
                 is_truncated: false,
             }
         },
