@@ -101,8 +101,13 @@ impl OpenCounters {
                     continue;
                 }
             };
-            let request =
-                EventRequest { pmu: code.pmu, config: code.config, is_user_only: code.is_user_only, subject };
+            let request = EventRequest {
+                pmu: code.pmu,
+                config: code.config,
+                config1: code.config1,
+                is_user_only: code.is_user_only,
+                subject,
+            };
             let of_leader = leader.and_then(|at| self.events.get(at)).map(|event| &event.open);
             let open = match OpenEvent::open(&request, of_leader) {
                 Err(Errno::INVAL) if of_leader.is_some() => OpenEvent::open(&request, None),
@@ -132,6 +137,7 @@ impl OpenCounters {
             let request = EventRequest {
                 pmu: event.pmu,
                 config: event.config,
+                config1: 0,
                 is_user_only: false,
                 subject: EventSubject::Cpu(event.cpu.0),
             };
@@ -246,7 +252,8 @@ fn start_perf_stat(
 fn has_cores(root: &Root, family: CoreFamily) -> bool {
     let Ok(code) = thread_event(root, family, Counter::Cycles) else { return false };
     let subject = EventSubject::NewThreads;
-    let request = EventRequest { pmu: code.pmu, config: code.config, is_user_only: true, subject };
+    let request =
+        EventRequest { pmu: code.pmu, config: code.config, config1: 0, is_user_only: true, subject };
     OpenEvent::open(&request, None).is_ok()
 }
 

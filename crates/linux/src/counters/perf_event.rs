@@ -57,6 +57,8 @@ pub struct EventRequest {
     pub pmu: u32,
     /// `perf_event_attr.config`.
     pub config: u64,
+    /// `perf_event_attr.config1`.
+    pub config1: u64,
     /// Whether to count in user mode only.
     pub is_user_only: bool,
     /// The counted event.
@@ -104,6 +106,7 @@ impl OpenEvent {
             pmu: request.pmu,
             size: size_of::<Attributes>() as u32,
             config: request.config,
+            config1: request.config1,
             read_format: TIMES,
             flags,
             ..Attributes::default()
@@ -169,8 +172,13 @@ mod tests {
     /// Page faults need no PMU, so that this runs in virtual machines, too.
     #[test]
     fn counts_page_faults_of_new_threads_while_enabled() {
-        let request =
-            EventRequest { pmu: 1, config: 2, is_user_only: true, subject: EventSubject::NewThreads };
+        let request = EventRequest {
+            pmu: 1,
+            config: 2,
+            config1: 0,
+            is_user_only: true,
+            subject: EventSubject::NewThreads,
+        };
         let event = match OpenEvent::open(&request, None) {
             Ok(event) => event,
             Err(error) => {

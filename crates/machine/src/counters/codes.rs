@@ -40,13 +40,15 @@ pub struct EventCode {
     pub pmu: u32,
     /// `perf_event_attr.config`.
     pub config: u64,
+    /// `perf_event_attr.config1`: the filter of events that have one, else 0.
+    pub config1: u64,
     /// Whether the event is counted in user mode only. Others happen in the kernel.
     pub is_user_only: bool,
 }
 
 impl EventCode {
     fn new(event: &str, pmu: u32, config: u64) -> Self {
-        Self { event: event.to_owned(), pmu, config, is_user_only: pmu != SOFTWARE }
+        Self { event: event.to_owned(), pmu, config, config1: 0, is_user_only: pmu != SOFTWARE }
     }
 }
 
@@ -191,6 +193,27 @@ const ZEN_3: &[RawEvent] = &[
 const NEOVERSE: &[RawEvent] =
     &[(StallCycles, "STALL_BACKEND", 0x24, 0, 0), (NodeLoadMisses, "REMOTE_ACCESS", 0x31, 0, 0)];
 
+/// Intel's event of requests that leave a core. `config1` is the value of `MSR_OFFCORE_RSP_0`: its
+/// requests, suppliers and snoop responses (perfmon, and `intel_snbep_extra_regs` of the kernel).
+const OFFCORE_RESPONSE: u64 = 0x01b7;
+
+/// Requests of [`OFFCORE_RESPONSE`]: demand reads and L2 prefetches of data, ownership and code.
+const OFFCORE_READS: u64 = 0x77;
+
+/// Returns the filter of reads that missed the last-level cache and drew a snoop response: miss, hit,
+/// forward or modified. Cores before Skylake count no responses that they give.
+///
+/// It unites the published filters for local and remote DRAM, forwarded and modified lines:
+/// `JKT/events/Jaketown_core.json`, `IVT/events/ivytown_core.json`, `HSX/events/haswellx_core.json`.
+fn offcore_snoops(family: CoreFamily) -> Option<u64> {
+    const ANSWERED: u64 = 0xf << 33;
+    match family {
+        CoreFamily::SandyBridgeEp | CoreFamily::IvyBridgeEp => Some(ANSWERED | 0x7fc2_0000),
+        CoreFamily::HaswellEp => Some(ANSWERED | 0x3fc0_0000),
+        _ => None,
+    }
+}
+
 fn raw_event(family: CoreFamily, counter: Counter) -> Option<EventCode> {
     let events: &[RawEvent] = match family {
         CoreFamily::SandyBridgeEp => SANDY_BRIDGE_EP,
@@ -204,6 +227,14 @@ fn raw_event(family: CoreFamily, counter: Counter) -> Option<EventCode> {
         CoreFamily::Neoverse => NEOVERSE,
         CoreFamily::Zen1 | CoreFamily::Other => &[],
     };
+    if counter == SnoopResponses {
+        if let Some(responses) = offcore_snoops(family) {
+            let name = "OFFCORE_RESPONSE.ALL_DEMAND_MLC_PREF_READS.LLC_MISS.SNOOP_*";
+            let config1 = OFFCORE_READS | responses;
+            let event = format!("{name} (r{OFFCORE_RESPONSE:04x}, offcore_rsp={config1:#x})");
+            return Some(EventCode { config1, ..EventCode::new(&event, RAW, OFFCORE_RESPONSE) });
+        }
+    }
     let (_, name, event, umask, cmask) = events.iter().find(|(of, ..)| *of == counter)?;
     // Bits 8 to 11 of AMD's event number are at bit 32; no other family uses them.
     let high = u64::from(event >> 8) << 32;
@@ -241,6 +272,27 @@ mod tests {
         assert!(!code(CoreFamily::Other, Counter::ContextSwitches).expect("an event").is_user_only);
         assert!(code(CoreFamily::Other, Counter::SnoopResponses).is_err());
         assert!(code(CoreFamily::Other, Counter::TscTicks).is_err(), "no msr PMU");
+    }
+
+    #[test]
+    fn snoops_of_older_servers_have_a_filter() {
+        let root = Tree::new();
+        let code = |family, counter| thread_event(&root, family, counter);
+        // LOCAL_DRAM, REMOTE_DRAM, REMOTE_HITM and REMOTE_HIT_FORWARD of data reads.
+        let sandy_bridge = [0x6_0040_0001, 0x6_7f80_0001, 0x10_7fc0_0001, 0x8_7f82_0001];
+        let haswell = [0x6_0040_0091, 0x6_3f80_0091, 0x10_3fc0_0091, 0x8_3fc0_0091];
+        for (family, filters) in [
+            (CoreFamily::SandyBridgeEp, sandy_bridge),
+            (CoreFamily::IvyBridgeEp, sandy_bridge),
+            (CoreFamily::HaswellEp, haswell),
+        ] {
+            let snoops = code(family, Counter::SnoopResponses).expect("an event");
+            let responses: u64 = filters.iter().fold(0, |all, filter| all | filter & !0xffff);
+            assert_eq!((snoops.config, snoops.config1), (0x01b7, responses | 0x77), "{family:?}");
+            assert_eq!(snoops.config1 & !0x3f_ffff_8fff, 0, "the kernel rejects other bits");
+        }
+        let own = code(CoreFamily::SkylakeSp, Counter::SnoopResponses).expect("an event");
+        assert_eq!((own.config, own.config1), (0x7fef, 0));
     }
 
     #[test]
