@@ -134,7 +134,7 @@ pub fn run(common: &Common, args: &ModelArgs) -> Result<ExitCode, Failure> {
     let io = tape_io::measured(common, &machine, &topology)?;
     let mut expected = placement::expectation(&topology, std::slice::from_ref(&model), &io);
     expected.devices.retain(|of| of.node.is_some_and(|node| options.targets.contains(node)));
-    print(common, args, &model, Some(&expected))?;
+    print(common, args, &model, Some((&topology, &expected)))?;
     let can_ask = machine.is_live() && args.format == Format::Table && !args.json && load.is_empty();
     if args.confirm.is_some() || (can_ask && confirm::wants_confirmation(common, &topology, &devices)) {
         // A tape plays each run once.
@@ -162,20 +162,21 @@ fn targets(common: &Common, topology: &Topology, args: &TargetArgs) -> Result<No
     Ok(targets)
 }
 
-/// Prints a model, as a table with what the nodes cost the devices of its targets.
+/// Prints a model, as a table with what the nodes cost the devices of its targets. A model of a
+/// file has no topology.
 fn print(
     common: &Common,
     args: &ModelArgs,
     model: &Model,
-    expected: Option<&MachineExpectation>,
+    machine: Option<(&Topology, &MachineExpectation)>,
 ) -> Result<(), Failure> {
     let format = if args.json { Format::Json } else { args.format };
     output::print(&match format {
         Format::Json => json(model)?,
-        Format::Listing => numaio_report::model_listing(model),
+        Format::Listing => numaio_report::model_listing(model, machine.map(|(topology, _)| topology)),
         Format::Table => {
             let style = TextStyle { stats: args.stats, ..output::style(common) };
-            let devices = expected.map(|expected| numaio_report::expectation_text(expected, &style));
+            let devices = machine.map(|(_, expected)| numaio_report::expectation_text(expected, &style));
             format!("{}{}", numaio_report::model_text(model, &style), devices.unwrap_or_default())
         }
     })

@@ -198,6 +198,11 @@ fn a_model_with_missing_nodes_has_no_conclusion() {
 #[test]
 fn listing_matches_the_paper() {
     let listing = "\
+8 nodes available
+32 CPUs available
+Number of element in tested matrix = 21845333
+Required memory size=524288000
+Number of Threads used in this profiling = 4
 Node 7 IO model:
 CPU Centric levels :
     Class1: 7 6
@@ -209,13 +214,24 @@ Memory Centric levels :
     Class3: 0 1 5
     Class4: 4
 ";
-    assert_eq!(model_listing(&models::paper()), listing);
+    let mut model = models::paper();
+    model.record.method.bytes_per_thread = vec![(numaio_machine::ids::NodeId(7), 524_288_000 / 8)];
+    assert_eq!(model_listing(&model, Some(&machines::dl585())), listing);
 }
 
 #[test]
-fn unmeasured_directions_are_not_listed() {
-    assert_eq!(model_listing(&models::single()), "Node 0 IO model:\nCPU Centric levels :\n    Class1: 0\n");
-    assert_eq!(model_listing(&models::uniform()).matches("\n\nNode 1 IO model:\n").count(), 1);
+fn listing_omits_unmeasured_directions_and_unknown_counts() {
+    let listing = "\
+Number of element in tested matrix = 22369621
+Required memory size=536870912
+Number of Threads used in this profiling = 4
+Node 0 IO model:
+CPU Centric levels :
+    Class1: 0
+";
+    assert_eq!(model_listing(&models::single(), None), listing, "a file has no topology");
+    let uniform = model_listing(&models::uniform(), Some(&machines::uniform()));
+    assert_eq!(uniform.matches("\n\n2 nodes available\n").count(), 1, "a header for each target: {uniform}");
 }
 
 #[test]
