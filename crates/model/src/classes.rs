@@ -94,14 +94,15 @@ fn similar_count(sorted: &[Point], level: f64) -> usize {
 /// Cbench's rule (Braithwaite et al., 2012): k-means for K from 2 to sqrt(n/2), and the K with the
 /// smallest ratio of the clusters' mean radius to the mean distance between their centers. In one
 /// dimension the optimum is a partition of the sorted values, found exactly by dynamic programming,
-/// without a random start. For fewer than eight nodes that range is empty, and K is 2. Equal values
-/// are one class.
+/// without a random start. For fewer than eight nodes that range is empty, and K is 2. K is at most
+/// the number of distinct values: equal values are one class.
 fn classify_by_kmeans(sorted: &[Point]) -> Vec<Vec<Point>> {
     let n = sorted.len();
     if n < 2 || sorted[0].value == sorted[n - 1].value {
         return classify_by_level(sorted, 1.0);
     }
-    let most = ((n as f64 / 2.0).sqrt() as usize).max(2);
+    let distinct = 1 + sorted.windows(2).filter(|pair| pair[0].value != pair[1].value).count();
+    let most = ((n as f64 / 2.0).sqrt() as usize).max(2).min(distinct);
     let squares = SquareSums::new(sorted);
     let tables = kmeans_tables(&squares, n, most);
     let partitions = (2..=most).map(|k| {
@@ -282,6 +283,16 @@ mod tests {
         assert_eq!(classes(&[7.0; 4], ClassRule::Kmeans, ""), ["0-3"]);
         let three: Vec<f64> = (0..18).map(|node| [100.0, 60.0, 20.0][node / 6] + node as f64 * 0.1).collect();
         assert_eq!(classes(&three, ClassRule::Kmeans, ""), ["0-5", "6-11", "12-17"]);
+        let two: Vec<f64> = (0..18).map(|node| if node < 9 { 2.0 } else { 1.0 }).collect();
+        assert_eq!(classes(&two, ClassRule::Kmeans, ""), ["0-8", "9-17"], "not more than distinct values");
+    }
+
+    /// Download and readback of a GPU in GB/s by node (Braithwaite et al., 2012, Table 5).
+    #[test]
+    fn kmeans_classifies_the_rows_of_cbench() {
+        for row in [[5.85, 5.32, 2.35, 2.32], [6.58, 5.32, 2.31, 2.28]] {
+            assert_eq!(classes(&row, ClassRule::Kmeans, ""), ["0-1", "2-3"]);
+        }
     }
 
     #[test]

@@ -152,22 +152,43 @@ fn write_matrices(page: &mut TextPage, cells: &[&IoCell]) {
     for (bytes, streams) in settings {
         let (size, streams_text) = (format_size(bytes), count(streams as usize, "stream"));
         page.paragraph(2, 4, &format!("{size}, {streams_text}: median in {unit} by receiver node"));
+        let median = |sender: NodeId, receiver: NodeId| {
+            let wanted = |cell: &&&IoCell| {
+                (cell.block_bytes, cell.streams()) == (bytes, streams)
+                    && sender_and_receiver(cell) == Some((sender, receiver))
+            };
+            cells.iter().find(wanted).and_then(|cell| cell.bytes_per_s.median())
+        };
         let columns = receivers.iter().map(|node| (node.to_string(), Align::Right));
         let mut table = Table::new(std::iter::once(("SENDER".to_owned(), Align::Right)).chain(columns));
         for sender in &senders {
             let text = |receiver: &NodeId| {
-                let wanted = |cell: &&&IoCell| {
-                    (cell.block_bytes, cell.streams()) == (bytes, streams)
-                        && sender_and_receiver(cell) == Some((*sender, *receiver))
-                };
-                let median = cells.iter().find(wanted).and_then(|cell| cell.bytes_per_s.median());
-                median.map_or_else(|| "-".to_owned(), |value| figures.format(value))
+                median(*sender, *receiver).map_or_else(|| "-".to_owned(), |value| figures.format(value))
             };
             table.row(std::iter::once(sender.to_string()).chain(receivers.iter().map(text)).map(Into::into));
         }
         page.table(2, &table);
+        let by_receiver = loss(&receivers, &senders, |receiver, sender| median(sender, receiver));
+        if let Some((receiver, sender)) = by_receiver.zip(loss(&senders, &receivers, median)) {
+            let [receiver, sender] = [receiver, sender].map(|loss| format!("{:.0} %", loss * 100.0));
+            let line = format!("Cost of the worst node, receiver's: {receiver}, sender's: {sender}");
+            page.paragraph(2, 4, &line);
+        }
         page.blank();
     }
+}
+
+/// Returns how far the worst node of one end is below the best, by the means over all nodes of the
+/// other end: a share from 0 to 1, `None` if a pair was not measured.
+fn loss(
+    own: &BTreeSet<NodeId>,
+    others: &BTreeSet<NodeId>,
+    value: impl Fn(NodeId, NodeId) -> Option<f64>,
+) -> Option<f64> {
+    let sum = |node: &NodeId| others.iter().map(|other| value(*node, *other)).sum::<Option<f64>>();
+    let sums: Vec<f64> = own.iter().map(sum).collect::<Option<_>>()?;
+    let best = sums.iter().copied().max_by(f64::total_cmp).filter(|best| *best > 0.0)?;
+    Some(1.0 - sums.into_iter().min_by(f64::total_cmp)? / best)
 }
 
 /// Formats the placement of one end: `node 0`, or `node 0, memory 1`.
