@@ -252,3 +252,21 @@ pub(crate) fn device_sentence(device: &IoDevice) -> String {
     };
     joined([device.name.clone(), device.model.clone(), node, irqs], ", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_of_an_end_is_by_means_over_the_other_end() {
+        let nodes: BTreeSet<NodeId> = [NodeId(0), NodeId(1)].into();
+        let rates = [[10.0, 7.0], [10.2, 7.4]];
+        let rate = |sender: NodeId, receiver: NodeId| Some(rates[sender.0 as usize][receiver.0 as usize]);
+        let by_receiver = loss(&nodes, &nodes, |receiver, sender| rate(sender, receiver)).expect("a loss");
+        assert!((by_receiver - (1.0 - 14.4 / 20.2)).abs() < 1e-9, "{by_receiver}");
+        let by_sender = loss(&nodes, &nodes, rate).expect("a loss");
+        assert!((by_sender - (1.0 - 17.0 / 17.6)).abs() < 1e-9, "{by_sender}");
+        let one_missing = |sender: NodeId, receiver: NodeId| (sender != receiver).then_some(1.0);
+        assert_eq!(loss(&nodes, &nodes, one_missing), None, "an incomplete matrix has no means");
+    }
+}
