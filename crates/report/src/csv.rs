@@ -39,8 +39,9 @@ const HEAD: [&str; 21] = [
 
 /// Formats the figures of a bundle as CSV (RFC 4180), with a header line.
 ///
-/// `what` is `copy`, `stream`, `sweep`, `latency`, `loaded-latency`, `load`, `view`, `io` or
-/// `ping`.
+/// `what` is `copy`, `stream`, `sweep`, `latency`, `loaded-latency`, `load`, `view`, `io`,
+/// `io-aggregate`, `io-part` (a part of a mix, such as one of two directions at once), `ping` or
+/// `mmio`.
 /// `series` is the direction, operation, view, or name and build of a sweep; for I/O the device,
 /// engine, block size and streams; and of measurements under load the load. Bandwidth is in bytes
 /// per second, latency in nanoseconds; `low`
@@ -370,8 +371,7 @@ fn io_rows(record: &IoRecord, first: &CsvRow) -> Vec<CsvRow> {
     let target = record.device.node.map(|node| node.0);
     let first = CsvRow { measured_at, what: "io", target, ..first.clone() };
     let device = io_text::device_name(&record.device);
-    let line = |cell: &IoCell| io_row(cell, &device, &record.method, &first);
-    record.cells.iter().map(line).collect()
+    record.cells.iter().flat_map(|cell| cell_rows(cell, &device, &record.method, &first)).collect()
 }
 
 /// Returns the rows of I/O of several devices; `series` has the devices and the placement of each.
@@ -381,9 +381,23 @@ fn aggregate_rows(record: &AggregateRecord, first: &CsvRow) -> Vec<CsvRow> {
     let of = |group: &StreamGroup| record.devices.get(group.device).map_or("", |device| device.name.as_str());
     let line = |cell: &IoCell| {
         let devices: Vec<&str> = cell.groups.iter().map(of).collect();
-        io_row(cell, &devices.join(" and "), &record.method, &first)
+        cell_rows(cell, &devices.join(" and "), &record.method, &first)
     };
-    record.cells.iter().map(line).collect()
+    record.cells.iter().flat_map(line).collect()
+}
+
+/// Returns the row of a cell, and of each part of a mix.
+fn cell_rows(cell: &IoCell, devices: &str, method: &IoMethod, first: &CsvRow) -> Vec<CsvRow> {
+    let parts = cell.groups.iter().zip(&cell.cpu_nodes).zip(&cell.group_bytes_per_s);
+    let part = |((group, cpu_node), bytes_per_s): ((&StreamGroup, &NodeId), &Option<Summary>)| {
+        let (groups, cpu_nodes) = (vec![group.clone()], vec![*cpu_node]);
+        let summary = bytes_per_s.clone();
+        let bytes_per_s = Reading { summary, ..cell.bytes_per_s.clone() };
+        let part = IoCell { groups, cpu_nodes, bytes_per_s, ..cell.clone() };
+        let row = io_row(&part, devices, method, &CsvRow { what: "io-part", ..first.clone() });
+        CsvRow { series: SafeText::new(&format!("{} of {}", row.series.0, io_text::cell_name(cell))), ..row }
+    };
+    std::iter::once(io_row(cell, devices, method, first)).chain(parts.map(part)).collect()
 }
 
 /// Returns the row of a cell; `first` has what the rows of its record share.

@@ -59,11 +59,7 @@ pub(crate) fn table_title(cell: &IoCell) -> String {
     format!("{}{operation}", directions.join(" and "))
 }
 
-fn write_table<'a>(
-    page: &mut TextPage,
-    record: &IoRecord,
-    cells: impl Iterator<Item = &'a IoCell> + Clone,
-) {
+fn write_table<'a>(page: &mut TextPage, record: &IoRecord, cells: impl Iterator<Item = &'a IoCell> + Clone) {
     let unit = page.style().unit;
     let figures = NumberFormat::bandwidth(unit, cells.clone().filter_map(|cell| cell.bytes_per_s.median()));
     let mut table = Table::new([

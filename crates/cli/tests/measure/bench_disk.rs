@@ -65,6 +65,32 @@ fn all_methods_and_the_null_engine_measure() {
 }
 
 #[test]
+fn both_directions_at_once_are_measured_beside_each_alone() {
+    let home = Home::new();
+    let engines = if has_fio() { &["disk", "fio"][..] } else { &["disk"] };
+    for engine in engines {
+        let file = format!("{engine}.json");
+        let more = ["--duplex", "--engine", engine, "--cpu-nodes", "0", "-o", &file];
+        let text = bench_disk(&home, &more).ok();
+        assert!(text.contains("WRITE  ") && text.contains("BOTH: READ"), "{text}");
+        let json = fs::read_to_string(home.path(&file)).expect("a record");
+        let record = IoRecord::from_json(&json).expect("a record");
+        let duplex = || record.cells.iter().filter(|cell| cell.duplex_placement().is_some());
+        assert_eq!((record.cells.len(), duplex().count()), (6, 2), "1 and 2 streams: {json}");
+        for cell in duplex() {
+            let rates: Vec<f64> = cell.group_bytes_per_s.iter().flatten().map(|rate| rate.median).collect();
+            assert!(rates.len() == 2 && rates.iter().all(|rate| *rate > 0.0), "{cell:?}");
+            let alone = |index| record.cells.iter().find(|alone| alone.is_alone(cell, index));
+            assert!(alone(0).is_some() && alone(1).is_some(), "{json}");
+        }
+    }
+    let csv = home.run(&["report", "disk.json", "--format", "csv", "-o", "-"]).ok();
+    assert_eq!(csv.lines().filter(|line| line.contains(",io-part,")).count(), 4, "{csv}");
+    bench_disk(&home, &["--duplex", "--direction", "read"]).failed(2, &["cannot be used with"]);
+    bench_disk(&home, &["--file", ".", "--duplex"]).failed(2, &["several devices", "omit --duplex"]);
+}
+
+#[test]
 fn fio_and_the_built_in_engine_are_compared() {
     let home = Home::new();
     if !has_fio() {

@@ -118,6 +118,27 @@ fn congestion_control_is_set_and_stored() {
 }
 
 #[test]
+fn both_directions_at_once_are_measured_beside_each_alone() {
+    let home = Home::new();
+    let engines = if is_installed("iperf3") { &["tcp", "iperf3"][..] } else { &["tcp"] };
+    for engine in engines {
+        let peer = ["--peer", "localhost", "--streams", "2", "--cpu-nodes", "0", "--engine", engine];
+        let file = format!("{engine}.json");
+        let text = home.run(&net(&[&peer[..], &["--duplex", "-o", &file]].concat())).ok();
+        assert!(text.contains("Both directions at once") && text.contains("RECEIVED ALONE"), "{text}");
+        let record = records(&fs::read_to_string(home.path(&file)).expect("a record")).remove(0);
+        let [send, receive, both] = record.cells.as_slice() else { panic!("three cells: {text}") };
+        assert!(both.duplex_placement().is_some() && both.group_bytes_per_s.len() == 2, "{both:?}");
+        assert!(send.is_alone(both, 0) && receive.is_alone(both, 1), "{text}");
+        let rates: Vec<f64> = both.group_bytes_per_s.iter().flatten().map(|rate| rate.median).collect();
+        assert!(rates.len() == 2 && rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
+    }
+    for more in ["--ping", "--direction=read"] {
+        home.run(&net(&["--peer", "localhost", "--duplex", more])).failed(2, &["cannot be used with"]);
+    }
+}
+
+#[test]
 fn iperf3_and_built_in_streams_are_compared() {
     if !is_installed("iperf3") {
         return print_skip("skipped: no iperf3");

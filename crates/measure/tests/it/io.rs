@@ -288,11 +288,8 @@ fn mix_has_total_and_per_group_results() {
 
 #[test]
 fn both_directions_at_once_are_cells_of_two_groups() {
-    let matrix = Matrix {
-        duplex: true,
-        places: Placements::Local(NodeSet::one(NodeId(1))),
-        ..Matrix::default()
-    };
+    let matrix =
+        Matrix { duplex: true, places: Placements::Local(NodeSet::one(NodeId(1))), ..Matrix::default() };
     let (record, _) = measured(&places(matrix));
     let groups: Vec<usize> = record.cells.iter().map(|cell| cell.groups.len()).collect();
     assert_eq!(groups, [1, 1, 2]);

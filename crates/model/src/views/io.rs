@@ -53,10 +53,7 @@ fn kind(record: &IoRecord, series: &Series) -> Kind {
     let device = &record.device.name;
     Kind {
         name: format!("io-{}-{device}-{side}{operation}", engine.name()),
-        title: format!(
-            "{device} by {}{operation_title}, {direction} ({streams})",
-            engine.title()
-        ),
+        title: format!("{device} by {}{operation_title}, {direction} ({streams})", engine.title()),
         direction: series.direction,
         quantity: Quantity::BytesPerS,
     }
@@ -66,7 +63,8 @@ fn kind(record: &IoRecord, series: &Series) -> Kind {
 fn series(record: &IoRecord) -> Vec<Series<'_>> {
     let mut found: Vec<Series> = Vec::new();
     for cell in &record.cells {
-        let single = cell.placement().map(|(cpu_node, memory, direction)| (cpu_node, memory, Some(direction)));
+        let single =
+            cell.placement().map(|(cpu_node, memory, direction)| (cpu_node, memory, Some(direction)));
         let duplex = || cell.duplex_placement().map(|(cpu_node, memory)| (cpu_node, memory, None));
         let local = single.or_else(duplex).filter(|(cpu_node, memory, _)| cpu_node == memory);
         let Some((_, memory, direction)) = local else { continue };
@@ -146,6 +144,24 @@ mod tests {
         let classes: Vec<String> = views[0].classes.iter().map(|class| class.nodes.to_string()).collect();
         assert_eq!(classes, ["0,7", "2"]);
         assert!(views[0].nodes.iter().all(|value| value.interval.is_some()));
+    }
+
+    #[test]
+    fn sum_of_both_directions_at_once_is_a_view() {
+        let cells = [(0, 20.0), (2, 30.0)].map(|(node, gbit)| {
+            let mut both = cell(Write, &[(node, 1), (node, 1)], gbit);
+            both.groups[1].direction = Read;
+            both
+        });
+        // Two groups of one direction, and directions on two nodes, are other mixes.
+        let mut far = cell(Write, &[(0, 1), (2, 1)], 50.0);
+        far.groups[1].direction = Read;
+        let others = [cell(Write, &[(0, 1), (0, 1)], 60.0), far];
+        let views = io_views(&record(0, [&cells[..], &others].concat()), &subject(0));
+        let [view] = views.as_slice() else { panic!("{views:?}") };
+        assert_eq!((view.name.as_str(), view.direction), ("io-disk-nvme0n1-duplex", None));
+        assert_eq!(view.title, "nvme0n1 by built-in disk, both directions at once (2 streams)");
+        assert_eq!(values(view), [(0, 20.0), (2, 30.0)]);
     }
 
     #[test]

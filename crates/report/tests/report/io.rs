@@ -6,7 +6,7 @@ use numaio_machine::set::CpuSet;
 use numaio_machine::topology::Identity;
 use numaio_machine::units::BandwidthUnit;
 use numaio_machine::workload::{Direction, DiskMethod, DiskOrder, StreamGroup};
-use numaio_report::{csv, html, io_agreement, io_text, latex, markdown, Bundle, TextStyle};
+use numaio_report::{csv, html, io_agreement, io_text, latex, markdown, net_text, Bundle, TextStyle};
 use numaio_schema::{
     ClassRepresentative, Document, IoCell, IoDevice, IoEngine, IoMethod, IoRecord, MachineSource, Provenance,
     Reading, Rounds, Summary,
@@ -153,7 +153,8 @@ fn mixes_list_total_and_parts() {
     has(
         &text,
         &[
-            "Device write and device read simultaneously",
+            "Device write, device read, and BOTH at the same time: median in GB/s",
+            "  NODE  BOTH  BOTH: WRITE  BOTH: READ\n     0  5.00         2.50        2.50\n",
             "2 streams of device read on node 2 + 1 stream of device read on node 0",
             "1.50 + 1.50",
             "No value for 1 stream of device read on node 1 (4 KiB): device removed",
@@ -181,6 +182,29 @@ fn all_report_formats_include_measured_io() {
     let line = csv.lines().find(|line| line.contains("device write")).expect("a line");
     has(line, &[",io,", "nvme0n1 via /data with disk", "131072", ",7,7,0,7,,bytes_per_s,12500000000"]);
     assert_eq!(csv.lines().filter(|line| line.contains(",io,")).count(), 3, "{csv}");
+    let part = csv.lines().find(|line| line.contains(",io-part,")).expect("a part of the mix");
+    has(part, &["2 streams of device read on node 2 of 2 streams", ",2,0,2,,bytes_per_s,1625000000"]);
+}
+
+#[test]
+fn both_directions_at_once_are_beside_each_alone() {
+    let alone = |direction, gb| cell(&[(0, 0, 2, direction)], 4096, gb);
+    let single = cell(&[(7, 7, 2, Read)], 4096, 9.0);
+    let both = cell(&[(0, 0, 2, Write), (0, 0, 2, Read)], 4096, 5.0);
+    let mut record = record(vec![alone(Write, 3.0), alone(Read, 4.0), single, both]);
+    let text = io_text(&record, &[], &TextStyle::default());
+    let titles = "  NODE  WRITE  READ  BOTH  BOTH: WRITE  BOTH: READ\n";
+    has(&text, &[&format!("{titles}     0   3.00  4.00  5.00         2.50        2.50\n")]);
+    assert_eq!(text.matches("9.00").count(), 1, "only nodes with both directions have a row: {text}");
+    let style = TextStyle::default();
+    let table = |record: &IoRecord| {
+        let text = net_text(record, &style);
+        text[text.find("Both directions at once").expect("a table")..].to_owned()
+    };
+    let words: Vec<String> = table(&record).split_whitespace().map(str::to_owned).collect();
+    has(&words.join(" "), &["SENT RECEIVED SENT ALONE RECEIVED ALONE", " 2.50 2.50 3.00 4.00 "]);
+    record.cells.remove(1);
+    assert!(!table(&record).contains("RECEIVED ALONE"), "a rate that was not measured has no column");
 }
 
 #[test]

@@ -72,17 +72,18 @@ fn run_several(
             args.device.iter().map(|name| target::short(name).to_owned()).chain(files).collect();
         return shared::show_aggregate_on_tape(common, machine, &args.bounds, &names);
     }
-    let targets = target::live(common, machine, topology, args)?;
-    let method = method(common, args);
-    let paths = targets.iter().map(|target| IoPath::Disk(path(args, method, target)));
-    let engine = Several { engine: IoEngine::Disk, paths: paths.collect() };
     let io = IoOptions {
         block_bytes: vec![args.block],
         depth: args.depth,
         ..args.bounds.options(Matrix::default(), machine.time())
     };
+    let options = args.placement.of_several(io)?;
+    let targets = target::live(common, machine, topology, args)?;
+    let method = method(common, args);
+    let paths = targets.iter().map(|target| IoPath::Disk(path(args, method, target)));
+    let engine = Several { engine: IoEngine::Disk, paths: paths.collect() };
     let devices = targets.iter().map(|target| target.device.clone()).collect();
-    let campaign = (&engine, devices, &args.placement.of_several(io)?);
+    let campaign = (&engine, devices, &options);
     shared::bench_several(common, (machine, topology), &args.bounds, campaign, |_| ())
 }
 
