@@ -8,13 +8,14 @@ use crate::{probe, program, Root};
 use numaio_machine::counters::{
     Count, Counter, CounterScope, CounterSource, KernelCounts, MissingCounter, NodeCpus,
 };
+use numaio_machine::process;
 use numaio_machine::probe::{CountedOutcome, Outcome, ProbeError};
 use numaio_machine::workload::{CountedTarget, CountedWorkload};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest wait between checks for an interrupt while a process is observed.
-const WAIT_STEP: Duration = Duration::from_millis(50);
+/// Longest wait between checks for an interrupt, and for the end of a process that is observed.
+const WAIT_STEP: Duration = Duration::from_millis(20);
 
 /// Runs a workload and counts its events. `limit_bytes` are the bytes that the control group still
 /// allows.
@@ -46,8 +47,12 @@ pub fn run(
     let after = files();
     add_kernel_counts(&workload.counters, (&before, &after), &mut counts, &mut missing);
     complete_reasons(&workload.counters, &counts, &mut missing);
-    let outcome = outcome.map(Box::new);
-    Ok(CountedOutcome { outcome, counted_ns, elapsed_ns: nanoseconds(began), counts, missing })
+    let (elapsed_ns, outcome) = (nanoseconds(began), outcome.map(Box::new));
+    let ended_early = match &workload.target {
+        CountedTarget::Process { milliseconds, .. } => counted_ns < u64::from(*milliseconds) * 1_000_000,
+        _ => false,
+    };
+    Ok(CountedOutcome { outcome, counted_ns, elapsed_ns, ended_early, counts, missing })
 }
 
 fn run_target(
@@ -74,21 +79,26 @@ fn run_target(
             counters.disable();
             outcome.map(|outcome| Some(Outcome::Program(outcome)))
         }
-        CountedTarget::Process { milliseconds, .. } => {
+        CountedTarget::Process { pid, milliseconds } => {
+            let start_time = process::start_time(root, *pid);
+            let is_running = || start_time.is_some() && process::start_time(root, *pid) == start_time;
             counters.enable();
-            let outcome = wait(Duration::from_millis(u64::from(*milliseconds)));
+            let outcome = wait(Duration::from_millis(u64::from(*milliseconds)), &is_running);
             counters.disable();
             outcome.map(|()| None)
         }
     }
 }
 
-/// Waits for a time, or until an interrupt.
-fn wait(time: Duration) -> Result<(), ProbeError> {
+/// Waits for a time, or until a process ends.
+///
+/// # Errors
+/// [`ProbeError::Interrupted`].
+fn wait(time: Duration, is_running: &dyn Fn() -> bool) -> Result<(), ProbeError> {
     let end = Instant::now() + time;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || !is_running() {
             return Ok(());
         }
         if interrupt::interrupted() {

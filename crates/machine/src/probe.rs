@@ -172,6 +172,9 @@ pub struct CountedOutcome {
     pub counted_ns: u64,
     /// Total time in nanoseconds. Counts of nodes and of the machine cover all of it.
     pub elapsed_ns: u64,
+    /// Whether the counted process ended before its time was over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_early: bool,
     /// The counts: those of threads, then those of nodes and of the machine.
     pub counts: Vec<Count>,
     /// Requested counters without a count, with reasons.

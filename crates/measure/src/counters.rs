@@ -399,6 +399,7 @@ fn cell(
         runs: outcomes.len() as u32,
         counted_s: sum(|outcome| outcome.counted_ns),
         elapsed_s: sum(|outcome| outcome.elapsed_ns),
+        ended_early: outcomes.iter().any(|outcome| outcome.ended_early),
         counts: sums.into_values().map(Into::into).collect(),
     };
     (cell, missing)

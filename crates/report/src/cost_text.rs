@@ -12,7 +12,8 @@ pub fn cost_text(cost: &ProgramCost, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let pid = cost.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
     let name = phrases::short(&cost.name);
-    page.paragraph(0, 2, &format!("{name}{pid}, observed for {:.1} s", cost.traffic.seconds));
+    let ended = if cost.traffic.ended_early { " until it ended" } else { "" };
+    page.paragraph(0, 2, &format!("{name}{pid}, observed for {:.1} s{ended}", cost.traffic.seconds));
     write_traffic(&mut page, &cost.traffic);
     page.heading("Predicted run time relative to the best placement");
     let mut table = Table::new(

@@ -264,7 +264,13 @@ fn method_sentence(record: &CounterRecord) -> String {
         false => count(runs.clone().sum(), "run"),
     };
     let visits = if is_bound { record_header::visits_per_cell(runs) } else { String::new() };
+    let ended = match (&method.subject, record.cells.iter().find(|cell| cell.ended_early)) {
+        (CountedSubject::Process { .. }, Some(cell)) => {
+            format!("the process ended after {:.1} s, which were counted", cell.counted_s)
+        }
+        _ => String::new(),
+    };
     let seconds = format!("{:.1} s in total", method.rounds.elapsed_s);
     let modes = "events of the cores are counted in user mode".to_owned();
-    joined([subject, buffers, modes, rounds, visits, seconds], "; ")
+    joined([subject, buffers, modes, rounds, visits, ended, seconds], "; ")
 }

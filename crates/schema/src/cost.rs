@@ -42,6 +42,9 @@ pub struct ProgramCost {
 pub struct ProgramTraffic {
     /// Time of observation in seconds.
     pub seconds: f64,
+    /// Whether the process ended before the time was over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_early: bool,
     /// CPUs in use by node: 1 is one CPU all the time.
     pub cpus_on: BTreeMap<NodeId, f64>,
     /// Bytes of memory by node, without mapped files; the mean of the observations. Empty if the

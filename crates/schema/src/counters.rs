@@ -98,6 +98,9 @@ pub struct CounterCell {
     pub counted_s: f64,
     /// Time of all runs, in seconds. Counts of nodes and of the machine cover all of it.
     pub elapsed_s: f64,
+    /// Whether the counted process ended before its time was over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_early: bool,
     /// The counts of all runs together.
     pub counts: Vec<CounterValue>,
 }

@@ -270,9 +270,20 @@ fn subjects(root: &Root, attachment: Attachment) -> Result<Vec<EventSubject>, Pr
     }
 }
 
+/// Returns whether a seccomp filter rejects perf_event_open(2): the kernel itself reads the
+/// attributes first and finds no memory at address 0, whatever the permissions.
+fn is_filtered(root: &Root) -> bool {
+    let status = root.optional("/proc/self/status").unwrap_or_default();
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() == "2") && OpenEvent::is_rejected_unread()
+}
+
 /// Explains an error of perf_event_open(2).
 fn reason(root: &Root, errno: Errno) -> String {
     match errno {
+        Errno::PERM if is_filtered(root) => {
+            "a seccomp filter of the container or service forbids perf_event_open(2)".to_owned()
+        }
         Errno::ACCESS | Errno::PERM => match perf_event_paranoid(root) {
             Some(level) => format!("perf_event_paranoid is {level}, and numaio lacks CAP_PERFMON"),
             None => "no permission to count events".to_owned(),

@@ -124,6 +124,16 @@ impl OpenEvent {
         Ok(Self { file, is_leader: leader.is_none() })
     }
 
+    /// Returns whether the call fails with EPERM before the kernel reads its arguments, as by the
+    /// usual seccomp filters. Kernels and security modules that reject so early return EACCES.
+    pub fn is_rejected_unread() -> bool {
+        let nothing = std::ptr::null::<Attributes>();
+        // SAFETY: the kernel returns EFAULT for attributes at address 0.
+        let opened = unsafe { libc::syscall(libc::SYS_perf_event_open, nothing, 0, -1, -1, CLOSE_ON_EXEC) };
+        let error = std::io::Error::last_os_error();
+        opened < 0 && error.raw_os_error() == Some(libc::EPERM)
+    }
+
     /// Starts counting the event with its group, in all threads that inherited it.
     pub fn enable(&self) {
         self.control(ENABLE);

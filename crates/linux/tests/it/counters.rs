@@ -109,10 +109,18 @@ fn running_process_is_counted_for_a_time() {
     let outcome = counted(CountedTarget::Process { pid: std::process::id(), milliseconds: 100 });
     DONE.store(true, std::sync::atomic::Ordering::Relaxed);
     assert!(busy.join().expect("no panic") > 0);
-    assert!(outcome.outcome.is_none() && outcome.counted_ns >= 100_000_000, "{outcome:?}");
+    assert!(outcome.outcome.is_none() && outcome.counted_ns >= 100_000_000 && !outcome.ended_early, "{outcome:?}");
     if counts_events() {
         assert!(value(&outcome, Counter::PageFaults).is_some(), "{outcome:?}");
     }
+}
+
+#[test]
+fn process_that_ends_is_counted_until_then() {
+    let mut child = std::process::Command::new("sleep").arg("0.2").spawn().expect("sleep");
+    let outcome = counted(CountedTarget::Process { pid: child.id(), milliseconds: 30_000 });
+    drop(child.wait());
+    assert!(outcome.ended_early && outcome.counted_ns < 20_000_000_000, "{outcome:?}");
 }
 
 static DONE: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);

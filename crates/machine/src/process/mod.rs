@@ -82,7 +82,12 @@ pub fn threads(root: &dyn Sysfs, pid: u32) -> Result<Process, ReadErrorKind> {
 /// was not reaped yet.
 pub fn start_time(root: &dyn Sysfs, pid: u32) -> Option<u64> {
     let stat = stat_of(root, &format!("/proc/{pid}")).ok()?;
-    (!matches!(stat.state, 'Z' | 'X' | 'x')).then_some(stat.start_time)
+    // The first thread may end before the others (pthread_exit(3)).
+    let runs = |tid: &u32| {
+        stat_of(root, &format!("/proc/{pid}/task/{tid}")).is_ok_and(|thread| !thread.has_ended())
+    };
+    let is_running = !stat.has_ended() || numbers(root, &format!("/proc/{pid}/task")).iter().any(runs);
+    is_running.then_some(stat.start_time)
 }
 
 /// Returns the start time of a thread, in clock ticks since boot; `None` if it ended.
@@ -215,6 +220,17 @@ mod tests {
 
     fn stat(pid: u32, parent: u32) -> String {
         format!("{pid} (sh) S {parent} 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 5 0 0{}\n", " 0".repeat(30))
+    }
+
+    #[test]
+    fn process_ends_with_its_last_thread() {
+        let ended = |pid: u32| stat(pid, 1).replace(" S ", " Z ");
+        let mut tree = Tree::new();
+        tree.file("/proc/7/stat", ended(7));
+        tree.file("/proc/7/task/7/stat", ended(7));
+        assert_eq!(start_time(&tree, 7), None);
+        tree.file("/proc/7/task/8/stat", stat(8, 1));
+        assert_eq!(start_time(&tree, 7), Some(5));
     }
 
     #[test]

@@ -36,6 +36,11 @@ impl Stat {
         self.flags & KERNEL_THREAD != 0
     }
 
+    /// Returns whether it ended, also if it was not reaped yet.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
     /// Returns whether it is scheduled by a real-time priority or a deadline.
     pub fn is_real_time(&self) -> bool {
         REAL_TIME.contains(&self.policy)

@@ -70,7 +70,7 @@ impl Simulated {
         }
         let outcome = Some(Box::new(outcome));
         let CountedRun { counted_ns, elapsed_ns, .. } = run;
-        Ok(CountedOutcome { outcome, counted_ns, elapsed_ns, counts, missing })
+        Ok(CountedOutcome { outcome, counted_ns, elapsed_ns, ended_early: false, counts, missing })
     }
 
     fn counted_copy(&self, copy: &CopyWorkload) -> Result<(Outcome, CountedRun), ProbeError> {

@@ -229,6 +229,7 @@ impl<'a> Observation<'a> {
         });
         Ok(ProgramTraffic {
             seconds,
+            ended_early: counted.ended_early,
             cpus_on: self.cpu_seconds.into_iter().map(|(node, used)| (node, used / seconds)).collect(),
             bytes_on: self.bytes.into_iter().map(|(node, bytes)| (node, bytes / memory_samples)).collect(),
             storage_read: self.storage.map(|(read, _)| read / seconds),
