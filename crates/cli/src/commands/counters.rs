@@ -156,7 +156,7 @@ fn process_name(machine: &Machine, pid: u32) -> Result<String, Failure> {
     let process = process::threads(machine, pid);
     process
         .map(|process| process.name)
-        .map_err(|why| Failure::new(format!("cannot count process {pid}: {why}")))
+        .map_err(|why| Failure::process("count", pid, &why))
 }
 
 /// Measures once, or once for each state of the prefetchers.

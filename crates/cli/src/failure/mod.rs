@@ -6,6 +6,7 @@ pub mod transfer;
 use numaio_linux::cuda::CudaUnavailable;
 use numaio_machine::near::Resolved;
 use numaio_machine::probe::ProbeError;
+use numaio_machine::sysfs::ReadErrorKind;
 use numaio_machine::tape::{Tape, TapeError};
 use numaio_measure::CampaignError;
 use numaio_schema::{Document, DocumentError};
@@ -56,6 +57,15 @@ impl Failure {
     /// Returns the failure of an operation on a file.
     pub fn file(path: &Path, error: impl fmt::Display) -> Self {
         Self::new(format!("{}: {error}", path.display()))
+    }
+
+    /// Returns the failure of an operation on a process that cannot be read.
+    pub fn process(verb: &str, pid: u32, why: &ReadErrorKind) -> Self {
+        let why = match why {
+            ReadErrorKind::Absent => "no such process".to_owned(),
+            why => why.to_string(),
+        };
+        Self::new(format!("cannot {verb} process {pid}: {why}")).hint("ps -e lists all processes")
     }
 
     fn maybe_hint(self, hint: Option<impl fmt::Display>) -> Self {

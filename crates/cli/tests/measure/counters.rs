@@ -154,7 +154,7 @@ fn rejects_wrong_input() {
     fails(&["--copy", "-p", "1"], 2, &["cannot be used with"]);
     fails(&["-p", "1", "--pairs"], 2, &["cannot be used with"]);
     fails(&["-p", "x"], 2, &["invalid value"]);
-    fails(&["-p", "4194304"], 1, &["cannot count process 4194304"]);
+    fails(&["-p", "4194304"], 1, &["cannot count process 4194304: no such process"]);
     fails(&["--threads", "0"], 2, &["expected an integer from 1"]);
     fails(&["--seconds", "-1", "-p", "1"], 2, &["seconds"]);
     fails(&["--prefetchers", "maybe"], 2, &["off", "on"]);

@@ -63,9 +63,8 @@ pub fn run(common: &Common, args: &CostArgs) -> Result<ExitCode, Failure> {
     let (stream, latency) = measurements(common, &topology.identity);
     let (subject, name) = match args.pid {
         Some(pid) => {
-            let found = process::threads(&machine, pid).map_err(|why| {
-                Failure::new(format!("cannot observe process {pid}: {why}")).hint("ps -e lists all processes")
-            })?;
+            let found = process::threads(&machine, pid);
+            let found = found.map_err(|why| Failure::process("observe", pid, &why))?;
             (Subject::Process { pid, seconds: args.seconds }, found.name)
         }
         None => {
