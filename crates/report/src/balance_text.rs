@@ -8,6 +8,7 @@ use numaio_schema::{
     BalanceDecision, BalanceEvent, BalanceEventKind, BalanceMove, BalanceReason, BalanceStart, HotMemory,
     MonitoredMemory, TrafficSource, UnknownTraffic,
 };
+use std::collections::BTreeMap;
 
 /// Formats an event; `None` for events that only documents contain. `explain` adds decisions to
 /// stay.
@@ -21,11 +22,21 @@ pub fn balance_event_text(event: &BalanceEvent, explain: bool, unit: BandwidthUn
         BalanceEventKind::MoveFailed { group, reason: why } => {
             format!("{}: not moved: {}", clean(group), clean(why))
         }
-        BalanceEventKind::Ended { moves, moved_bytes } => {
-            format!("ended: {}, {} of memory", count(*moves, "move"), format_size(*moved_bytes))
+        BalanceEventKind::Ended { moves, moved_bytes, reasons } => {
+            let moved = format!("ended: {}, {} of memory", count(*moves, "move"), format_size(*moved_bytes));
+            if *moves == 0 { moved + &groups_by_reason(reasons) } else { moved }
         }
     };
     Some(line + "\n")
+}
+
+/// Describes why nothing was moved: `; last round: 3 groups best-node, 1 group low-rate`.
+fn groups_by_reason(reasons: &BTreeMap<String, u64>) -> String {
+    if reasons.is_empty() {
+        return "; no selected program used a device or CPU".to_owned();
+    }
+    let group = |(reason, groups): (&String, &u64)| format!("{} {}", count(*groups, "group"), clean(reason));
+    format!("; last round: {}", reasons.iter().map(group).collect::<Vec<String>>().join(", "))
 }
 
 fn started(start: &BalanceStart) -> String {

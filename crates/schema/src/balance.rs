@@ -51,6 +51,9 @@ pub enum BalanceEventKind {
         moves: u64,
         /// Moved bytes of memory.
         moved_bytes: u64,
+        /// Groups of the last round by the reason of their decision.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        reasons: BTreeMap<String, u64>,
     },
 }
 

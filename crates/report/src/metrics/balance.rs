@@ -44,6 +44,11 @@ impl BalanceTotals {
         self.reasons.clear();
     }
 
+    /// Returns the groups of the last round by the reason of their decision.
+    pub fn reasons(&self) -> BTreeMap<String, u64> {
+        self.reasons.iter().map(|(reason, groups)| ((*reason).to_owned(), *groups)).collect()
+    }
+
     /// Counts the reason of a group's decision in this round.
     pub fn count_reason(&mut self, reason: &'static str) {
         *self.reasons.entry(reason).or_default() += 1;

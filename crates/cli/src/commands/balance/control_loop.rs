@@ -275,7 +275,8 @@ impl BalancingLoop<'_> {
 
     fn end(&mut self) -> Result<(), Failure> {
         let (moves, moved_bytes) = (self.moves, self.moved_bytes);
-        self.events.write(BalanceEventKind::Ended { moves, moved_bytes })?;
+        let reasons = self.events.totals.reasons();
+        self.events.write(BalanceEventKind::Ended { moves, moved_bytes, reasons })?;
         if moves > 0 {
             output::remark(
                 self.mover.common,
