@@ -47,10 +47,11 @@ pub struct Fact {
 pub enum FactKind {
     /// They are different hardware and never compared: CPU model, number of CPUs, device models.
     Hardware,
-    /// They should be equal on like hardware, and explain figures: nodes, distances, memory of each
-    /// node, slots and links of devices.
+    /// They should be equal on like hardware, do not change while a machine runs, and explain
+    /// figures: nodes, distances, memory modules, slots and lanes of devices.
     Structure,
-    /// They should be equal on like hosts: kernel, microcode, huge pages, interrupt placement.
+    /// They should be equal on like hosts, and may change while a machine runs: kernel, microcode,
+    /// huge pages, interrupt placement, speeds of links, memory and volumes of guests.
     Setting,
 }
 

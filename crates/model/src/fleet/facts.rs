@@ -4,6 +4,7 @@ use super::figures::views;
 use numaio_machine::conditions::Conditions;
 use numaio_machine::devices::{Device, DeviceKind, PcieLink};
 use numaio_machine::findings::{Finding, Severity};
+use numaio_machine::ids::NodeId;
 use numaio_machine::topology::{Node, Topology};
 use numaio_machine::units::format_size;
 use numaio_schema::{Document, Fact, FactKind, HostReport, TopologyDocument, View};
@@ -12,6 +13,9 @@ use FactKind::{Hardware, Setting, Structure};
 
 /// Start of the names of facts about classes of nodes, which depend on measurements.
 pub(super) const CLASSES: &str = "classes ";
+/// Name of the number of CPUs of a guest. A hypervisor adds CPUs while the guest runs: guests with
+/// different numbers are neither compared nor incomplete.
+pub(super) const GUEST_CPUS: &str = "guest cpus";
 /// Start of the names of facts about findings of `doctor`; a host without the fact lacks the
 /// finding.
 pub(super) const FINDING: &str = "finding ";
@@ -22,8 +26,10 @@ pub(super) const NAMES: &str = " names";
 /// without host names and serial numbers.
 ///
 /// Hardware is coarse, so that a faulty host stays among like hosts. Structure is what firmware,
-/// slots and modules decide. Settings are the kernel, its configuration and the findings of
-/// `doctor`.
+/// slots and modules decide, and remains until the machine is started again. Settings are the
+/// kernel, its configuration, the findings of `doctor`, and all that may change while the machine
+/// runs: CPUs that are online, speeds of links and ports, and what a hypervisor adds to a guest and
+/// takes from it.
 pub fn facts<D>(report: &HostReport<D>, documents: &[Document]) -> Vec<Fact> {
     let mut facts = facts_of_topology(&report.topology);
     conditions(&report.conditions, &mut facts);
@@ -39,16 +45,17 @@ pub fn facts<D>(report: &HostReport<D>, documents: &[Document]) -> Vec<Fact> {
 pub fn facts_of_topology(document: &TopologyDocument) -> Vec<Fact> {
     let topology = &document.topology;
     let identity = &topology.identity;
+    let is_guest = topology.surroundings.virtual_machine;
     let mut facts = vec![
         fact(Hardware, "architecture", &identity.architecture),
         fact(Hardware, "product", &identity.product),
         fact(Hardware, "cpu model", &identity.cpu_model),
-        fact(Hardware, "cpus", topology.cpus.len()),
+        fact(Hardware, if is_guest { GUEST_CPUS } else { "cpus" }, topology.cpus.len()),
         fact(Setting, "kernel", &identity.kernel),
         fact(Setting, "isolated cpus", topology.isolated_cpus()),
     ];
     nodes(topology, &mut facts);
-    devices(&topology.devices, &mut facts);
+    devices(&topology.devices, is_guest, &mut facts);
     findings(topology.findings.iter(), &mut facts);
     sorted(facts)
 }
@@ -65,32 +72,43 @@ fn sorted(mut facts: Vec<Fact>) -> Vec<Fact> {
 }
 
 fn nodes(topology: &Topology, facts: &mut Vec<Fact>) {
-    let ids: Vec<String> = topology.nodes.iter().map(|node| node.id.to_string()).collect();
+    let is_guest = topology.surroundings.virtual_machine;
+    let with_cpus = topology.cpu_nodes();
+    // A hypervisor adds and removes memory, also as nodes without CPUs.
+    let is_lasting = |id: NodeId| !is_guest || with_cpus.contains(id);
+    let lasting = topology.nodes.iter().map(|node| node.id).filter(|id| is_lasting(*id));
+    let ids: Vec<String> = lasting.map(|id| id.to_string()).collect();
     facts.push(fact(Structure, "nodes", ids.join(" ")));
     let mut packages: Vec<_> = topology.cpus.iter().filter_map(|cpu| cpu.package).collect();
     packages.sort();
     packages.dedup();
     facts.push(fact(Structure, "packages", packages.len()));
-    let with_cpus = topology.cpu_nodes().len();
-    if !packages.is_empty() && with_cpus.is_multiple_of(packages.len()) {
+    if !packages.is_empty() && with_cpus.len().is_multiple_of(packages.len()) {
         // NPS of AMD and sub-NUMA clustering of Intel.
-        facts.push(fact(Structure, "nodes per package", with_cpus / packages.len()));
+        facts.push(fact(Structure, "nodes per package", with_cpus.len() / packages.len()));
     }
     if let Some(distances) = &topology.distances {
-        let row = |row: &Vec<u32>| row.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-        let rows: Vec<String> = distances.rows.iter().map(row).collect();
+        let lasting = |index: &usize| is_lasting(distances.nodes[*index]);
+        let lasting: Vec<usize> = (0..distances.nodes.len()).filter(lasting).collect();
+        let row = |from: &usize| {
+            let row = lasting.iter().filter_map(|to| distances.rows.get(*from)?.get(*to));
+            row.map(u32::to_string).collect::<Vec<_>>().join(" ")
+        };
+        let rows: Vec<String> = lasting.iter().map(row).collect();
         facts.push(fact(Structure, "distances", rows.join(", ")));
     }
-    topology.nodes.iter().for_each(|node| facts_of_node(node, facts));
+    let memory = if is_guest { Setting } else { Structure };
+    topology.nodes.iter().for_each(|node| facts_of_node(node, memory, facts));
 }
 
-fn facts_of_node(node: &Node, facts: &mut Vec<Fact>) {
+/// States a node; `memory` is the kind of facts about its memory.
+fn facts_of_node(node: &Node, memory: FactKind, facts: &mut Vec<Fact>) {
     let name = |what: &str| format!("node {} {what}", node.id);
-    facts.push(fact(Structure, name("cpus"), node.cpus.len()));
+    facts.push(fact(Setting, name("online cpus"), node.cpus.len()));
     let bytes = node.memory.map_or(0, |memory| memory.total_bytes);
-    facts.push(fact(Structure, name("memory"), format_size(installed_bytes(bytes))));
+    facts.push(fact(memory, name("memory"), format_size(installed_bytes(bytes))));
     if let Some(kind) = &node.memory_kind {
-        facts.push(fact(Structure, name("memory kind"), kind));
+        facts.push(fact(memory, name("memory kind"), kind));
     }
     for pool in node.huge_pages.iter().filter(|pool| pool.total > 0) {
         let name = name(&format!("huge pages of {}", format_size(pool.page_bytes)));
@@ -109,18 +127,26 @@ fn installed_bytes(bytes: u64) -> u64 {
 
 /// States devices by model and number, in the order of their addresses: names such as `nvme0`
 /// change from boot to boot, and like devices are interchangeable.
-fn devices(devices: &[Device], facts: &mut Vec<Fact>) {
+fn devices(devices: &[Device], is_guest: bool, facts: &mut Vec<Fact>) {
     let mut models: BTreeMap<String, Vec<&Device>> = BTreeMap::new();
     for device in devices.iter().filter(|device| device.moves_data() && !device.is_virtual_function()) {
         models.entry(model(device)).or_default().push(device);
     }
     for (model, mut devices) in models {
         devices.sort_by(|a, b| (a.pci, &a.path).cmp(&(b.pci, &b.path)));
-        facts.push(fact(Hardware, format!("device {model} count"), devices.len()));
+        let is_attached = is_guest && devices.iter().all(|device| is_attachable(device.kind));
+        let (count, layout) = if is_attached { (Setting, Setting) } else { (Hardware, Structure) };
+        facts.push(fact(count, format!("device {model} count"), devices.len()));
         for (number, device) in devices.into_iter().enumerate() {
-            facts_of_device(&format!("device {model} #{}", number + 1), device, facts);
+            facts_of_device(&format!("device {model} #{}", number + 1), device, layout, facts);
         }
     }
+}
+
+/// Returns whether hypervisors attach devices of a kind to running guests and detach them: volumes
+/// and network interfaces, not the accelerators that a guest is ordered with.
+fn is_attachable(kind: DeviceKind) -> bool {
+    !matches!(kind, DeviceKind::Gpu | DeviceKind::Rdma)
 }
 
 /// Returns the ids of a device's model, or its kind and model name without ids.
@@ -129,26 +155,30 @@ fn model(device: &Device) -> String {
     device.ids.map_or_else(name, |(vendor, id)| format!("{vendor:04x}:{id:04x}")).trim().to_owned()
 }
 
-fn facts_of_device(name: &str, device: &Device, facts: &mut Vec<Fact>) {
+/// States a device; `layout` is the kind of facts about where it is.
+fn facts_of_device(name: &str, device: &Device, layout: FactKind, facts: &mut Vec<Fact>) {
     let mut add = |kind, what: &str, value: Option<String>| {
         facts.extend(value.map(|value| fact(kind, format!("{name} {what}"), value)));
     };
-    add(Structure, "slot", device.pci.map(|pci| pci.to_string()));
-    add(Structure, "node", device.locality.node.map(|node| node.to_string()));
-    add(Structure, "link", device.link.map(|at| link(device.kind, &at)));
+    add(layout, "slot", device.pci.map(|pci| pci.to_string()));
+    add(layout, "node", device.locality.node.map(|node| node.to_string()));
+    add(layout, "link", device.link.map(|at| link(&at)));
+    add(Setting, "link speed", device.link.and_then(|at| link_speed(device.kind, &at)));
     let port = device.port_bits_per_s.map(|bits| format!("{} Gbit/s", bits as f64 / 1e9));
-    add(Structure, "port", port);
+    add(Setting, "port", port);
     add(Setting, "driver", device.driver.clone());
     add(Setting, NAMES.trim_start(), Some(device.names.join(" ")));
 }
 
-/// Describes a link, without the current speed of a GPU's, which is low while the GPU is idle.
-fn link(kind: DeviceKind, link: &PcieLink) -> String {
-    let maximum = format!("of {} GT/s x{}", link.max_gt_per_s, link.max_lanes);
-    match kind {
-        DeviceKind::Gpu => format!("x{} {maximum}", link.lanes),
-        _ => format!("{} GT/s x{} {maximum}", link.gt_per_s, link.lanes),
-    }
+/// Describes the lanes of a link and what its device can do.
+fn link(link: &PcieLink) -> String {
+    format!("x{} of {} GT/s x{}", link.lanes, link.max_gt_per_s, link.max_lanes)
+}
+
+/// Describes the current speed of a link, which a reset and power management change; that of a
+/// GPU's is low while the GPU is idle.
+fn link_speed(kind: DeviceKind, link: &PcieLink) -> Option<String> {
+    (kind != DeviceKind::Gpu).then(|| format!("{} GT/s", link.gt_per_s))
 }
 
 /// States each rule with the affected objects; notes depend on the moment and are left out.
@@ -201,7 +231,8 @@ mod tests {
     #[test]
     fn speed_of_an_idle_gpu_is_left_out() {
         let at = PcieLink { gt_per_s: 2.5, lanes: 16, max_gt_per_s: 16.0, max_lanes: 16 };
-        assert_eq!(link(DeviceKind::Gpu, &at), "x16 of 16 GT/s x16");
-        assert_eq!(link(DeviceKind::Nvme, &at), "2.5 GT/s x16 of 16 GT/s x16");
+        assert_eq!(link(&at), "x16 of 16 GT/s x16");
+        assert_eq!(link_speed(DeviceKind::Gpu, &at), None);
+        assert_eq!(link_speed(DeviceKind::Nvme, &at).as_deref(), Some("2.5 GT/s"));
     }
 }

@@ -6,7 +6,7 @@
 //! from the variant that it differs least from. The share keeps a fault that many hosts of a large
 //! fleet have in common from being a variant.
 
-use super::facts::{CLASSES, FINDING, NAMES};
+use super::facts::{CLASSES, FINDING, GUEST_CPUS, NAMES};
 use numaio_schema::{Fact, FactDeviation, FactKind, FleetData, FleetGroup};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +19,7 @@ const VARIANT_SHARE: f64 = 0.1;
 /// unstable.
 const CLASSES_SHARE: f64 = 0.8;
 /// Hardware facts of a product; hosts that differ in others may be incomplete hosts of it.
-const PRODUCT: [&str; 3] = ["architecture", "product", "cpu model"];
+const PRODUCT: [&str; 4] = ["architecture", "product", "cpu model", GUEST_CPUS];
 
 /// Hosts in groups, with the facts in which each differs from its group.
 #[derive(Debug, Default)]

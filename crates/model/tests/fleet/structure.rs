@@ -1,6 +1,8 @@
 //! Groups of like hosts, and differences in structure and settings.
 
 use crate::support::{data, fleet_spec};
+use numaio_machine::devices::PcieLink;
+use numaio_machine::set::CpuSet;
 use numaio_model::fleet::{check, facts_of_topology, groups, CheckOptions};
 use numaio_schema::{Fact, FactKind, FleetData, FleetHost, HostCheck, TopologyDocument};
 use numaio_sim::fleet::{FaultKind, FleetSpec, SimulatedFleet};
@@ -42,7 +44,7 @@ const GIB: u64 = 1 << 30;
 #[test]
 fn every_structural_fault_is_found_in_the_rendered_machine() {
     let cases = [
-        (FaultKind::HalvedLink, "device 15b3:1021 #1 link", "8 GT/s x4 of 8 GT/s x8"),
+        (FaultKind::HalvedLink, "device 15b3:1021 #1 link", "x4 of 8 GT/s x8"),
         (FaultKind::MovedDevice, "device 15b3:1021 #1 node", "0"),
         (FaultKind::OtherNodes, "nodes per package", "1"),
         (FaultKind::MissingModule, "memory", ""),
@@ -77,6 +79,54 @@ fn a_legitimate_variant_is_a_group_and_a_rare_one_deviates() {
         assert_eq!((fact.fact.name.as_str(), fact.fact.value.as_str()), ("node 0 memory", "14 GiB"));
         assert_eq!((fact.hosts_with_expected, fact.hosts_with_value), (most as u32, few as u32));
     }
+}
+
+/// A virtual machine with two NVMe volumes.
+fn guest() -> Spec {
+    let mut machine = shapes::dl585();
+    machine.conditions.virtual_machine = true;
+    machine
+}
+
+/// Returns a guest after a change.
+fn changed(change: impl FnOnce(&mut Spec)) -> Spec {
+    let mut machine = guest();
+    change(&mut machine);
+    machine
+}
+
+#[test]
+fn what_changes_while_a_machine_runs_is_not_structure() {
+    let guests = [
+        changed(|it| it.nodes[0].memory_bytes -= 2 * GIB),
+        changed(|it| it.devices.retain(|device| device.names != ["nvme1n1"])),
+        changed(|it| it.devices.retain(|device| device.names != ["eth0"])),
+        changed(|it| it.devices.iter_mut().for_each(|device| device.link.iter_mut().for_each(halve_speed))),
+    ];
+    let mut retrained = shapes::dl585();
+    retrained.devices.iter_mut().for_each(|device| device.link.iter_mut().for_each(halve_speed));
+    let on_metal = (shapes::dl585(), retrained);
+    for (like, other) in guests.into_iter().map(|other| (guest(), other)).chain([on_metal]) {
+        let check = check(&hosts_of(&[(like, 8), (other, 1)]), &CheckOptions::default());
+        assert!(check.groups.len() == 1 && check.hosts.len() <= 1, "{:#?}", check.hosts);
+        assert!(check.hosts.iter().all(|host| !host.is_unfit()), "{:#?}", check.hosts);
+    }
+}
+
+fn halve_speed(link: &mut PcieLink) {
+    link.gt_per_s /= 2.0;
+}
+
+#[test]
+fn guests_with_other_numbers_of_cpus_are_a_group_of_their_own() {
+    let grown = changed(|it| {
+        let mut cpus = it.nodes[0].cpus.to_string();
+        cpus.push_str(",900-901");
+        it.nodes[0].cpus = CpuSet::parse_list(&cpus).expect("CPUs");
+    });
+    let data = hosts_of(&[(guest(), 8), (grown, 1)]);
+    assert_eq!(sizes(&data), [("1".to_owned(), 8), ("2".to_owned(), 1)]);
+    assert!(!check(&data, &CheckOptions::default()).has_findings());
 }
 
 #[test]
