@@ -4,10 +4,15 @@ use crate::phrases::count;
 use crate::style::TextStyle;
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
-use numaio_schema::{FleetHostState, FleetStatus};
+use numaio_schema::{FleetHostState, FleetHostStatus, FleetStatus};
 
-/// Formats the state of a run: counts, and the hosts that are not measured or, with `all`, all
-/// hosts.
+/// Returns whether a host is not measured, or measured with a remark.
+fn is_remarkable(host: &FleetHostStatus) -> bool {
+    host.state != FleetHostState::Measured || host.reason.is_some()
+}
+
+/// Formats the state of a run: counts, and the hosts that are not measured or have a remark or,
+/// with `all`, all hosts.
 pub fn fleet_status_text(status: &FleetStatus, all: bool, style: &TextStyle) -> String {
     let mut page = TextPage::new(style);
     let command = match status.command.is_empty() {
@@ -23,7 +28,7 @@ pub fn fleet_status_text(status: &FleetStatus, all: bool, style: &TextStyle) -> 
         [("HOST", Align::Left), ("STATE", Align::Left), ("JOB", Align::Left), ("REASON", Align::Left)];
     let mut table = Table::new(columns).shrink_first("REASON");
     let mut rows = 0;
-    for host in status.hosts.iter().filter(|host| all || host.state != FleetHostState::Measured) {
+    for host in status.hosts.iter().filter(|host| all || is_remarkable(host)) {
         rows += 1;
         table.row([
             Cell::from(host.host.clone()),

@@ -140,7 +140,7 @@ pub struct FleetHostStatus {
     pub host: String,
     /// Its state.
     pub state: FleetHostState,
-    /// The reason for a state other than `measured`.
+    /// The reason for a state other than `measured`, or a remark about a measured host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Slurm's ID of its last job.

@@ -1,17 +1,23 @@
 //! A process for each host, a limited number at the same time, whose stdout returns the report.
 
 use super::frame::{self, FrameError};
+use super::host_report::older_program;
 use super::limited_command::{run_limited, CapturedOutput, CommandEnd, CommandLimits, Input};
 use super::run_directory::{RunDirectory, MAX_REPORT_BYTES};
 use super::stored_run::MAX_AT_ONCE;
 use super::LaunchError;
 use numaio_linux::ssh_command::{NOT_FOUND, SSH_FAILED};
 use numaio_schema::HostReport;
+use std::ops::RangeInclusive;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+/// Exit statuses by which shells report signals (POSIX: above 128; bash and dash: 128 and the
+/// signal).
+const SIGNALED: RangeInclusive<i32> = 129..=192;
 
 /// How to reach the hosts.
 pub struct HostLauncher<'a> {
@@ -105,17 +111,21 @@ fn report_of<'a>(
     let framed = frame::decode(&output.stdout);
     let text = framed.map_err(|error| {
         let stderr = output.stderr_line().map(|line| format!(": {line}")).unwrap_or_default();
+        let older = older_program(&output.stderr);
         match (&error, output.end) {
-            (FrameError::NoFrame(_), CommandEnd::Exited(SSH_FAILED)) => {
+            // ssh reports errors of its own; it has none of a program that a signal ended.
+            (FrameError::NoFrame(_), CommandEnd::Exited(SSH_FAILED)) if !stderr.is_empty() => {
                 format!("{} failed{stderr}", launcher.program)
             }
             (FrameError::NoFrame(_), CommandEnd::Exited(NOT_FOUND)) => {
                 format!("numaio is not installed on the host{stderr}")
             }
-            (FrameError::NoFrame(_), CommandEnd::Exited(2))
-                if output.stderr.contains("unrecognized subcommand") =>
-            {
-                "its numaio is older and has no 'fleet host-report'".to_owned()
+            (FrameError::NoFrame(_), CommandEnd::Exited(2)) if older.is_some() => older.unwrap_or_default(),
+            (_, CommandEnd::Exited(SSH_FAILED)) if stderr.is_empty() => {
+                format!("{error}; the connection was lost, or a signal ended numaio on the host")
+            }
+            (_, CommandEnd::Exited(status)) if SIGNALED.contains(&status) => {
+                format!("{error}; signal {} ended numaio on the host", status - SIGNALED.start() + 1)
             }
             (_, CommandEnd::Exited(0)) => format!("{error}{stderr}"),
             _ => format!("{error}; {} {}", launcher.program, output.describe_end(launcher.time_limit)),
@@ -205,6 +215,8 @@ mod tests {
             ("other", "cat $DIR/good"),
             ("silent", "sleep 1000"),
             ("killed", "kill -9 $$"),
+            ("killed-by-shell", "exit 137"),
+            ("killed-by-ssh", "exit 255"),
         ]);
         let reason = |host: &str| ends[host].as_deref().unwrap_or("measured");
         assert_eq!(reason("good"), "measured");
@@ -213,7 +225,10 @@ mod tests {
         assert_eq!(reason("older"), "its numaio is older and has no 'fleet host-report'");
         assert_eq!(reason("noisy"), "no report in its output, which begins with 'Welcome'");
         assert!(reason("half").starts_with("its report is incomplete: "), "{}", reason("half"));
-        assert!(reason("half").ends_with("; ssh exited with status 255"), "{}", reason("half"));
+        let lost = "; the connection was lost, or a signal ended numaio on the host";
+        assert!(reason("half").ends_with(lost), "{}", reason("half"));
+        assert_eq!(reason("killed-by-ssh"), format!("no report in its output{lost}"));
+        assert_eq!(reason("killed-by-shell"), "no report in its output; signal 9 ended numaio on the host");
         assert_eq!(reason("other"), "it returned the report of host 'good'");
         assert_eq!(reason("silent"), "no report in its output; ssh did not exit within 2 s");
         assert_eq!(reason("killed"), "no report in its output; ssh was killed by signal 9");

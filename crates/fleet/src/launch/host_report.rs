@@ -61,6 +61,12 @@ pub fn command_time_limit(run: &FleetRun) -> u32 {
     (run.time_limit_s - run.time_limit_s / 10).max(1)
 }
 
+/// Returns the reason of a host whose numaio rejects [`host_arguments`], by what it printed.
+pub fn older_program(printed: &str) -> Option<String> {
+    let is_older = printed.contains("unrecognized subcommand");
+    is_older.then(|| "its numaio is older and has no 'fleet host-report'".to_owned())
+}
+
 /// Returns the arguments of numaio on a host that returns its report on stdout.
 pub fn host_arguments(run: &FleetRun, host: &str) -> Vec<String> {
     let mut words: Vec<String> =

@@ -21,6 +21,8 @@ const MAX_RUN_BYTES: u64 = 256 << 20;
 const MAX_REASON_BYTES: u64 = 4 << 10;
 /// Name of the description of a run in its directory.
 pub const RUN_FILE: &str = "run.json";
+/// Name of the directory of the reports in the directory of a run.
+pub const HOSTS_DIRECTORY: &str = "hosts";
 
 /// The directory of a run.
 #[derive(Debug, Clone)]
@@ -76,7 +78,7 @@ impl RunDirectory {
             .map_err(|error| LaunchError::file("create", base, error))?;
         let base = fs::canonicalize(base).map_err(|error| LaunchError::file("read", base, error))?;
         let path = base.join(&run.id);
-        for directory in [path.clone(), path.join("hosts"), path.join("logs")] {
+        for directory in [path.clone(), path.join(HOSTS_DIRECTORY), path.join("logs")] {
             user_files::create_new_directory(&directory)
                 .map_err(|error| LaunchError::file("create", &directory, error))?;
         }
@@ -177,15 +179,15 @@ impl RunDirectory {
 
     /// Returns the path of the report of a host.
     pub fn report_path(&self, host: &str) -> PathBuf {
-        self.path.join("hosts").join(format!("{host}.json"))
+        self.path.join(HOSTS_DIRECTORY).join(format!("{host}.json"))
     }
 
     fn failure_path(&self, host: &str) -> PathBuf {
-        self.path.join("hosts").join(format!("{host}.failure"))
+        self.path.join(HOSTS_DIRECTORY).join(format!("{host}.failure"))
     }
 
     fn started_path(&self, host: &str) -> PathBuf {
-        self.path.join("hosts").join(format!("{host}.started"))
+        self.path.join(HOSTS_DIRECTORY).join(format!("{host}.started"))
     }
 
     /// Writes the report of a host, which replaces an earlier failure.

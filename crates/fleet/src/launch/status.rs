@@ -1,10 +1,12 @@
 //! The state of each host of a run, from its directory and from Slurm.
 
+use super::host_report::older_program;
 use super::run_directory::{RunDirectory, StoredReport};
 use super::slurm::job_script::NO_RUN_DIRECTORY;
 use super::slurm::{self, ExitCode, JobPhase, SlurmJob};
 use super::LaunchError;
 use numaio_linux::ssh_command::NOT_FOUND;
+use numaio_linux::user_files;
 use numaio_schema::{
     FleetHostState, FleetHostStatus, FleetLauncher, FleetRun, FleetRunHost, FleetStateCount, FleetStatus,
     FLEET_STATUS_SCHEMA,
@@ -14,6 +16,9 @@ use std::time::SystemTime;
 
 /// Slurm's number of an error of opening the files of a job (`ESLURMD_IO_ERROR` as signal 53).
 const CANNOT_OPEN_LOG: u8 = 53;
+
+/// Maximum size of a log that is searched for a reason.
+const MAX_LOG_BYTES: u64 = 1 << 20;
 
 /// The jobs of a run.
 #[derive(Debug, Default)]
@@ -117,7 +122,9 @@ fn host_status(
         FleetLauncher::Ssh { .. } => true,
     };
     let (state, reason) = match (report, job.map(|job| &job.phase)) {
-        (StoredReport::Measured { .. }, _) => (FleetHostState::Measured, None),
+        (StoredReport::Measured { finished_at }, _) => {
+            (FleetHostState::Measured, clock_behind(finished_at, run.created_at))
+        }
         (_, Some(JobPhase::Running)) => (FleetHostState::Running, None),
         (_, Some(JobPhase::Pending(reason))) => (FleetHostState::Queued, Some(queued(reason))),
         (_, Some(JobPhase::Ended(reason))) if !is_foreground => {
@@ -133,6 +140,12 @@ fn host_status(
     };
     let id = job.map(|job| job.id.clone()).or_else(|| host.jobs.last().cloned());
     FleetHostStatus { host: host.name.clone(), state, reason, job: id, finished_at }
+}
+
+/// Returns the remark about a host whose measurement ended before the run was created.
+fn clock_behind(finished_at: u64, created_at: u64) -> Option<String> {
+    let seconds = created_at.checked_sub(finished_at).filter(|seconds| *seconds > 0)?;
+    Some(format!("its clock is at least {seconds} s behind: its figures count as older than they are"))
 }
 
 /// Explains Slurm's reason of a pending job.
@@ -174,6 +187,9 @@ fn exited(
     let id = job.map_or("", |job| &job.id);
     let log = directory.logs().join(format!("{id}.log"));
     let shared = directory.path().display();
+    let printed = user_files::read_stored(&log, MAX_LOG_BYTES).ok();
+    let printed = printed.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let older = printed.as_deref().and_then(older_program);
     let reason = match exit {
         ExitCode { status: NO_RUN_DIRECTORY, signal: 0 } => {
             format!("its node does not have the directory '{shared}': use --shared or --return output")
@@ -183,6 +199,14 @@ fn exited(
         }
         ExitCode { status, signal: 0 } if i32::from(status) == NOT_FOUND => {
             "numaio is not installed on the host: use --remote-numaio".to_owned()
+        }
+        ExitCode { signal: 0, .. } if older.is_some() => older.unwrap_or_default(),
+        // numaio prints why it writes no report, unless nothing can be written.
+        ExitCode { status, signal: 0 } if printed.is_some_and(|printed| printed.trim().is_empty()) => {
+            format!(
+                "its job exited with status {status}, no report and an empty log: the file system of \
+                 '{shared}' may be full"
+            )
         }
         ExitCode { status, signal: 0 } => {
             format!("its job exited with status {status} and no report; see '{}'", log.display())
@@ -275,6 +299,32 @@ mod tests {
         assert_eq!(status.hosts[3].job.as_deref(), Some("13_0"));
         assert!(jobs.is_active("runs") && jobs.is_active("waits") && !jobs.is_active("node"));
         assert!(!status.is_complete() && status.counts[0].hosts == 1);
+    }
+
+    #[test]
+    fn logs_and_clocks_are_reasons() {
+        let scratch = Scratch::new();
+        let mut run = slurm_run(&["older", "full", "other", "behind"]);
+        run.created_at = 10;
+        let directory = RunDirectory::create(&scratch.0, &run).expect("a run");
+        let log = |job: &str, text: &str| {
+            std::fs::write(directory.logs().join(format!("{job}.log")), text).expect("a log");
+        };
+        log("12_0", "error: unrecognized subcommand 'fleet'\n");
+        log("12_1", "");
+        log("12_2", "numaio: no memory\n");
+        let report = r#"{"schema":"numaio/host-report/1","host":"behind","run":"r1","finished_at":7}"#;
+        directory.write_report("behind", report).expect("a report");
+        let exit = |status| JobPhase::Exited(ExitCode { status, signal: 0 });
+        let listed =
+            vec![job("12_0", "older", exit(2)), job("12_1", "full", exit(1)), job("12_2", "other", exit(1))];
+        let status = status(&directory, &run, &RunJobs::of(&run.hosts, listed, Vec::new()), false);
+        let reason = |index: usize| status.hosts[index].reason.as_deref().unwrap_or_default();
+        assert_eq!(reason(0), "its numaio is older and has no 'fleet host-report'");
+        assert!(reason(1).contains("an empty log") && reason(1).ends_with("may be full"), "{}", reason(1));
+        assert!(reason(2).contains("exited with status 1 and no report; see"), "{}", reason(2));
+        assert_eq!(status.hosts[3].state, FleetHostState::Measured);
+        assert!(reason(3).starts_with("its clock is at least 3 s behind"), "{}", reason(3));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The files that a user adds: documents, and directories of documents.
 
+use crate::launch::run_directory::{HOSTS_DIRECTORY, RUN_FILE};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ const MAX_DEPTH: usize = 16;
 /// Lists files: named ones, and all `*.json` below named directories, sorted by name.
 ///
 /// Names that start with a dot are ignored: they are temporary files of a host that writes its
-/// report. Symbolic links to directories are not followed, so a circle of them ends.
+/// report. Of the directory of a run, its description is left out. Symbolic links to directories are not followed, so a circle of them ends.
 ///
 /// # Errors
 /// For each path that cannot be read, the path with the error; the others are listed nevertheless.
@@ -42,6 +43,8 @@ fn list_directory(
     };
     let visible = |entry: &fs::DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
     let mut entries: Vec<fs::DirEntry> = entries.into_iter().filter(visible).collect();
+    let is_run = entries.iter().any(|entry| entry.file_name() == HOSTS_DIRECTORY);
+    entries.retain(|entry| !(is_run && entry.file_name() == RUN_FILE));
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
@@ -52,5 +55,27 @@ fn list_directory(
             Ok(_) => {}
             Err(error) => errors.push((path, error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::run_directory::tests::{run_of, Scratch};
+    use crate::launch::run_directory::RunDirectory;
+
+    #[test]
+    fn reports_of_a_run_are_listed_without_its_description() {
+        let scratch = Scratch::new();
+        let run = RunDirectory::create(&scratch.0, &run_of(&["n1"])).expect("a run");
+        run.write_report("n1", "{}").expect("a report");
+        let listed = |path: &Path| list_files(&[path.to_owned()]).0;
+        assert_eq!(listed(run.path()), [run.report_path("n1")]);
+        assert_eq!(listed(&scratch.0), [scratch.0.join("r1/hosts/n1.json")]);
+        // A document of that name elsewhere is a document.
+        let other = scratch.0.join("other");
+        fs::create_dir(&other).expect("a directory");
+        fs::write(other.join(RUN_FILE), "{}").expect("a file");
+        assert_eq!(listed(&other), [other.join(RUN_FILE)]);
     }
 }

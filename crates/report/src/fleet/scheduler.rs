@@ -5,6 +5,7 @@
 //! comments.
 
 use super::names::host_list;
+use crate::record_header::date;
 use crate::style::clean;
 use numaio_machine::devices::{Device, DeviceKind};
 use numaio_machine::ids::NodeId;
@@ -98,8 +99,8 @@ fn unsafe_note(hosts: &[&String]) -> String {
     }
 }
 
-/// States in a few words why a host should not run jobs.
-fn reason(host: &HostCheck) -> String {
+/// States in a few words why a host should not run jobs, with the date of the newest figure.
+fn reason(host: &HostCheck, date: &str) -> String {
     let structure = host.facts.first().map(|fact| format!("{} differs", fact.fact.name));
     let slow = host
         .figures
@@ -109,23 +110,27 @@ fn reason(host: &HostCheck) -> String {
     let parts: Vec<String> = structure.into_iter().chain(common).chain(slow).collect();
     // Only characters without a meaning in quotes of a shell and in Slurm's state files.
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || " .,:+-_%/".contains(*c);
-    format!("numaio: {}", parts.join(", ")).chars().filter(is_plain).take(120).collect()
+    let source = format!("numaio {date}");
+    format!("{}: {}", source.trim_end(), parts.join(", ")).chars().filter(is_plain).take(120).collect()
 }
 
 /// Formats commands that drain hosts with findings, and lines of slurm.conf and gres.conf for the
 /// groups (scontrol(1), slurm.conf(5), gres.conf(5)).
 pub fn slurm_actions(check: &FleetCheck, groups: &[GroupTopology]) -> String {
-    let mut text = String::from("# Hosts with findings\n");
+    let mut text = String::from("# Hosts with findings; a node that has a reason already is left as it is\n");
+    let date = check.newest.map(date).unwrap_or_default();
     let mut unsafe_names = Vec::new();
     for host in check.hosts.iter().filter(|host| host.has_findings()) {
         match is_safe(&host.host) {
             true if !host.is_unfit() => {
                 text.push_str(&format!("# not drained, differs in a setting only: {}\n", host.host));
             }
+            // Without an answer of sinfo nothing is changed.
             true => text.push_str(&format!(
-                "scontrol update nodename={} state=drain reason='{}'\n",
-                host.host,
-                reason(host)
+                "sinfo --noheader --Node --all --nodes={name} --format=%E | grep --quiet --line-regexp none && \
+                 scontrol update nodename={name} state=drain reason='{reason}'\n",
+                name = host.host,
+                reason = reason(host, &date)
             )),
             false => unsafe_names.push(&host.host),
         }
@@ -397,9 +402,12 @@ mod tests {
     fn slurm_drains_hosts_and_counts_cores_over_sockets() {
         let text = slurm_actions(&check("n1"), &[group(&["n1", "n2"])]);
         assert!(
-            text.contains("scontrol update nodename=n1 state=drain reason='numaio: link x differs'\n"),
+            text.contains(" && scontrol update nodename=n1 state=drain reason='numaio: link x differs'\n"),
             "{text}"
         );
+        let dated = FleetCheck { newest: Some(86_400), ..check("n1") };
+        let text = slurm_actions(&dated, &[]);
+        assert!(text.contains("reason='numaio 1970-01-02: link x differs'\n"), "{text}");
         assert!(text.contains("NodeName=n1,n2 Feature=numaio_1b\n"), "{text}");
         // Node 1 has CPUs 1, 3, 5 and 7, which are cores 2 and 3: the first socket has cores 0 and
         // 1.
