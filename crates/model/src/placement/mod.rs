@@ -90,7 +90,9 @@ pub fn choose_placement<'a>(
     if usable.is_empty() {
         return Err(PlacementError::NoNode);
     }
-    let targets = targets(topology, near, sources, request, &usable);
+    let with_node = |device| latency::infer_node(topology, device, sources.latencies);
+    let (near, inferred): (Vec<TargetDevice>, Vec<Option<String>>) = near.iter().map(with_node).unzip();
+    let targets = targets(topology, &near, sources, request, &usable);
     let mut cores = FreeCores::new(topology, &usable, &targets, request);
     let mut tasks = match request.tasks {
         Some(tasks) => place_tasks(&mut cores, &targets, tasks, request)?,
@@ -101,8 +103,9 @@ pub fn choose_placement<'a>(
         task.memory = task_memory(task, &targets, request, topology, &usable, &mut compromises);
     }
     compromises.dedup();
+    compromises.extend(inferred.into_iter().flatten());
     compromises.extend(unknown(&targets));
-    compromises.extend(share::unknown(near));
+    compromises.extend(share::unknown(&near));
     compromises.extend(notes::of_tasks(topology, &targets, &tasks, request));
     compromises.extend(notes::of_models(sources.models));
     compromises.extend(reasons::incomplete(&targets));

@@ -242,6 +242,32 @@ fn hints_change_the_choice() {
 }
 
 #[test]
+fn node_of_a_device_is_inferred_from_latency() {
+    let mut topology = machine(2, 4);
+    topology.devices = vec![device("eth0", 0, Some(100.0))];
+    topology.devices[0].locality = Default::default();
+    let chosen = |reads: &[(u32, f64)]| {
+        let mut record = mmio(0, reads);
+        record.device.node = None;
+        let document = Document::Mmio(Box::new(record));
+        let latencies = [&document];
+        let sources = RankingSources { latencies: &latencies, ..RankingSources::default() };
+        let near = [near("eth0", None)];
+        choose_placement(&topology, &near, sources, &ask(1, Direction::Read)).expect("room")
+    };
+    let inferred = chosen(&[(0, 1200.0), (1, 800.0)]);
+    assert_eq!((used(&inferred), inferred.targets[0].node), (vec!["1".to_owned()], Some(NodeId(1))));
+    assert_eq!(
+        inferred.compromises,
+        ["eth0: firmware states no node; node 1 is inferred: its latency is lowest, the next node's is 1.50 \
+          times as long (eth0, MMIO read)"]
+    );
+    for unclear in [&[(0, 810.0), (1, 800.0)][..], &[(1, 800.0)]] {
+        assert_eq!(chosen(unclear).targets[0].node, None, "{unclear:?}");
+    }
+}
+
+#[test]
 fn latency_ranks_by_what_was_measured() {
     let topology = Topology { devices: vec![device("eth0", 7, Some(100.0))], ..machine(8, 4) };
     let read: Document =

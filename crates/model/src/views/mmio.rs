@@ -8,9 +8,9 @@ use numaio_schema::{MmioRecord, Quantity, View};
 
 /// Returns the time of a read by node.
 ///
-/// Returns no view for a device on another or unknown node.
+/// Returns no view for a device on another node.
 pub fn mmio_views(record: &MmioRecord, subject: &ViewSubject) -> Vec<View> {
-    if record.device.node != Some(subject.target) {
+    if record.device.node.is_some_and(|node| node != subject.target) {
         return Vec::new();
     }
     let readings: Vec<(NodeId, NodeReadings)> =

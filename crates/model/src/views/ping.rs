@@ -17,10 +17,10 @@ struct Series<'a> {
 /// Returns the latency of a network by local node, with local buffers: one view per message size
 /// and operation, for the remote placement with values of most local nodes.
 ///
-/// Returns no view for a device on another or unknown node, nor for several rails, whose devices
+/// Returns no view for a device on another node, nor for several rails, whose devices
 /// may be on several nodes.
 pub fn ping_views(record: &PingRecord, subject: &ViewSubject) -> Vec<View> {
-    if record.device.node != Some(subject.target) || !record.rails.is_empty() {
+    if record.device.node.is_some_and(|node| node != subject.target) || !record.rails.is_empty() {
         return Vec::new();
     }
     let complete = record.provenance.complete;
