@@ -8,8 +8,8 @@ use crate::{probe, program, Root};
 use numaio_machine::counters::{
     Count, Counter, CounterScope, CounterSource, KernelCounts, MissingCounter, NodeCpus,
 };
-use numaio_machine::process;
 use numaio_machine::probe::{CountedOutcome, Outcome, ProbeError};
+use numaio_machine::process;
 use numaio_machine::workload::{CountedTarget, CountedWorkload};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -24,7 +24,11 @@ pub fn balance_event_text(event: &BalanceEvent, explain: bool, unit: BandwidthUn
         }
         BalanceEventKind::Ended { moves, moved_bytes, reasons } => {
             let moved = format!("ended: {}, {} of memory", count(*moves, "move"), format_size(*moved_bytes));
-            if *moves == 0 { moved + &groups_by_reason(reasons) } else { moved }
+            if *moves == 0 {
+                moved + &groups_by_reason(reasons)
+            } else {
+                moved
+            }
         }
     };
     Some(line + "\n")

@@ -154,9 +154,7 @@ fn options(args: &CountersArgs, machine: &Machine, seed: u64) -> Result<CounterO
 
 fn process_name(machine: &Machine, pid: u32) -> Result<String, Failure> {
     let process = process::threads(machine, pid);
-    process
-        .map(|process| process.name)
-        .map_err(|why| Failure::process("count", pid, &why))
+    process.map(|process| process.name).map_err(|why| Failure::process("count", pid, &why))
 }
 
 /// Measures once, or once for each state of the prefetchers.

@@ -58,7 +58,10 @@ fn decides_about_a_named_program_and_ends() {
     let BalanceEventKind::Decision(decision) = &events[2] else { panic!("{output}") };
     assert_eq!((decision.name.as_str(), decision.to), ("sleep", None));
     assert_eq!(decision.reason, BalanceReason::NoDevice);
-    assert_eq!(events[3], BalanceEventKind::Ended { moves: 0, moved_bytes: 0 });
+    let BalanceEventKind::Ended { moves: 0, moved_bytes: 0, reasons } = &events[3] else {
+        panic!("{output}")
+    };
+    assert_eq!(reasons.get("no-device"), Some(&1), "{output}");
     let text = home.run(&["balance", &program.pid(), "--once", "--every", "0.2s", "--explain"]).ok();
     assert!(text.contains("stay: it uses no device whose node is known"), "{text}");
 }

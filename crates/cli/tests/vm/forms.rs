@@ -97,7 +97,8 @@ fn invalid_requests_name_the_value_and_the_remedy() {
     let home = Home::new();
     place(&home, &[]).failed(2, &["--vcpus and --memory"]);
     place(&home, &["--vcpus", "0", "--memory", "1G"]).failed(2, &["--vcpus", "from 1 to 4096"]);
-    place(&home, &["--vcpus", "400", "--memory", "1G"]).failed(1, &["does not fit", "400 CPUs", "node 7"]);
+    place(&home, &["--vcpus", "400", "--memory", "1G"])
+        .failed(1, &["does not fit", "16 of 400", "nodes 0-7"]);
     place(&home, &["--vcpus", "1", "--memory", "64M", "--huge-pages", "3M"])
         .failed(2, &["--huge-pages", "2M or 1G"]);
     place(&home, &["--vcpus", "1", "--memory", "64M", "--vf", "auto"])

@@ -109,7 +109,10 @@ fn running_process_is_counted_for_a_time() {
     let outcome = counted(CountedTarget::Process { pid: std::process::id(), milliseconds: 100 });
     DONE.store(true, std::sync::atomic::Ordering::Relaxed);
     assert!(busy.join().expect("no panic") > 0);
-    assert!(outcome.outcome.is_none() && outcome.counted_ns >= 100_000_000 && !outcome.ended_early, "{outcome:?}");
+    assert!(
+        outcome.outcome.is_none() && outcome.counted_ns >= 100_000_000 && !outcome.ended_early,
+        "{outcome:?}"
+    );
     if counts_events() {
         assert!(value(&outcome, Counter::PageFaults).is_some(), "{outcome:?}");
     }

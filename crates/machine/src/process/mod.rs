@@ -83,9 +83,8 @@ pub fn threads(root: &dyn Sysfs, pid: u32) -> Result<Process, ReadErrorKind> {
 pub fn start_time(root: &dyn Sysfs, pid: u32) -> Option<u64> {
     let stat = stat_of(root, &format!("/proc/{pid}")).ok()?;
     // The first thread may end before the others (pthread_exit(3)).
-    let runs = |tid: &u32| {
-        stat_of(root, &format!("/proc/{pid}/task/{tid}")).is_ok_and(|thread| !thread.has_ended())
-    };
+    let runs =
+        |tid: &u32| stat_of(root, &format!("/proc/{pid}/task/{tid}")).is_ok_and(|thread| !thread.has_ended());
     let is_running = !stat.has_ended() || numbers(root, &format!("/proc/{pid}/task")).iter().any(runs);
     is_running.then_some(stat.start_time)
 }

@@ -17,7 +17,8 @@ pub(super) fn cpu_nodes_by_memory(topology: &Topology) -> BTreeMap<NodeId, NodeS
     let bytes = |node: &Node| node.memory.map_or(0, |memory| memory.total_bytes);
     let mut found: BTreeMap<NodeId, NodeSet> = BTreeMap::new();
     for node in topology.nodes.iter().filter(|node| !topology.cores(node.id).is_empty()) {
-        let distance = |other: &Node| topology.distances.as_ref().and_then(|it| it.between(node.id, other.id));
+        let distance =
+            |other: &Node| topology.distances.as_ref().and_then(|it| it.between(node.id, other.id));
         let order = |other: &&Node| (distance(other).unwrap_or(u32::MAX), Reverse(bytes(other)), other.id);
         let nearest = || topology.nodes.iter().filter(is_usable).min_by_key(order);
         if let Some(home) = Some(node).filter(is_usable).or_else(nearest) {

@@ -38,8 +38,9 @@ fn of_cell(instance: &Instance, cell: &CellShape) -> String {
     let cpus = instance.capacity.cpus[most_cpus];
     let short = [
         (cpus < cell.vcpus).then(|| of_cpus(&on(most_cpus), cpus.into(), cell.vcpus.into())),
-        (memory[most_memory] < cell.memory)
-            .then(|| of_memory(instance.kinds[cell.kind], &on(most_memory), memory[most_memory], cell.memory)),
+        (memory[most_memory] < cell.memory).then(|| {
+            of_memory(instance.kinds[cell.kind], &on(most_memory), memory[most_memory], cell.memory)
+        }),
     ];
     joined(short).unwrap_or_else(|| format!("no node has both; {}", available(instance, &[cell.kind])))
 }

@@ -194,10 +194,7 @@ fn rejects_impossible_requests() {
 #[test]
 fn names_what_is_short() {
     let error = |requests: &[GuestRequest]| plan_alone(requests).expect_err("too large").to_string();
-    assert_eq!(
-        error(&[guest("a", 33, 1, None)]),
-        "guest 'a' does not fit: free CPUs on nodes 0-7: 32 of 33"
-    );
+    assert_eq!(error(&[guest("a", 33, 1, None)]), "guest 'a' does not fit: free CPUs on nodes 0-7: 32 of 33");
     assert_eq!(
         error(&[guest("a", 33, 9000, None)]),
         "guest 'a' does not fit: free CPUs on nodes 0-7: 32 of 33; free memory on nodes 0-7: 8 GiB of 8.8 GiB"
@@ -220,9 +217,8 @@ fn names_what_is_short() {
         huge_page_bytes,
     };
     pages.cells = vec![cell(0, None), cell(1, Some(2 * MIB))];
-    assert!(
-        error(&[pages]).ends_with("guest node 1 fits on no node: free huge pages of 2 MiB on node 0: 0 of 256")
-    );
+    assert!(error(&[pages])
+        .ends_with("guest node 1 fits on no node: free huge pages of 2 MiB on node 0: 0 of 256"));
 }
 
 #[test]
@@ -243,8 +239,11 @@ fn cpus_without_memory_use_that_of_the_nearest_node() {
     let planned = plan(&[guest("a", 2, 6000, None)]).expect("a plan");
     assert_eq!((nodes(&planned.guests[0]), cpus(&planned.guests[0])), (vec![1], "8-9".into()));
     assert!(
-        planned.notes.iter().any(|note| note.starts_with("node 2 without memory")
-            && note.ends_with("use the memory of node 1")),
+        planned
+            .notes
+            .iter()
+            .any(|note| note.starts_with("node 2 without memory")
+                && note.ends_with("use the memory of node 1")),
         "{:?}",
         planned.notes
     );
