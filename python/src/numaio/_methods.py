@@ -5,7 +5,7 @@ The annotations repeat fields of these classes for type checkers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from ._errors import NumaioError
 from ._idset import IdSet
@@ -32,6 +32,13 @@ __all__ = [
 
 def _listed(values: List[Any]) -> str:
     return ", ".join(str(value) for value in values) or "none"
+
+
+def _require(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raises an error with the valid names if a document does not have a name."""
+    names = list(dict.fromkeys(known))
+    if name not in names:
+        raise NumaioError(f"no {kind} '{name}'", f"measured: {_listed(names)}")
 
 
 class _Tabular:
@@ -96,7 +103,11 @@ class ModelMethods(_Tabular):
         raise NumaioError(problem if of is None else f"no target '{of}'", f"targets: {nodes}")
 
     def matrix(self, direction: "documents.Direction" = "write") -> Matrix:
-        """Returns the bandwidth in bytes per second, by target and by node of the buffers."""
+        """Returns the bandwidth in bytes per second, by target and by node of the buffers.
+
+        :raises NumaioError: if the direction was not measured; the hint lists the measured ones.
+        """
+        _require("direction", direction, (it.direction for target in self.targets for it in target.directions))
         cells: Dict[Tuple[int, int], Optional[float]] = {}
         for target in self.targets:
             for model in target.directions:
@@ -196,6 +207,7 @@ class StreamRecordMethods(_Tabular):
 
         If cores were measured one by one, it is that of the node's best core.
         """
+        _require("operation", op, (cell.op for cell in self.cells))
         cells: Dict[Tuple[int, int], Optional[float]] = {}
         for cell in self.cells:
             if cell.op == op:
