@@ -16,6 +16,13 @@ class Matrices(unittest.TestCase):
         cls.latency = numaio.run("latency", machine="amd-2p", no_save=True)
         cls.model = numaio.run("model", machine="amd-2p", all=True, no_save=True)
 
+    def test_unknown_names_are_errors_with_the_measured_ones(self):
+        for document, name, known in ((self.model, "copy", "write, read"), (self.stream, "cpy", "copy")):
+            with self.assertRaises(numaio.NumaioError) as raised:
+                document.matrix(name)
+            self.assertIn(f"'{name}'", raised.exception.message)
+            self.assertEqual(raised.exception.hint, f"measured: {known}")
+
     def test_stream_has_a_value_for_each_pair_of_nodes(self):
         matrix = self.stream.matrix("copy")
         self.assertEqual((matrix.rows, matrix.columns), ([0, 1, 2, 3], [0, 1, 2, 3]))

@@ -107,7 +107,8 @@ class ModelMethods(_Tabular):
 
         :raises NumaioError: if the direction was not measured; the hint lists the measured ones.
         """
-        _require("direction", direction, (it.direction for target in self.targets for it in target.directions))
+        measured = [model.direction for target in self.targets for model in target.directions]
+        _require("direction", direction, measured)
         cells: Dict[Tuple[int, int], Optional[float]] = {}
         for target in self.targets:
             for model in target.directions:
