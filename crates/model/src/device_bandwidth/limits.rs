@@ -51,9 +51,11 @@ pub(super) fn highest_rate(record: &IoRecord) -> Option<f64> {
     rates.max_by(f64::total_cmp).filter(|_| shows_bandwidth(record))
 }
 
-/// Whether a disk had one request at a time: its rate is that of the latency, not of a path.
+/// Whether each group of a disk's streams had one request at a time: its rate follows from the
+/// latency, not from a path.
 fn is_latency_bound(record: &IoRecord) -> bool {
-    let streams = record.cells.iter().map(|cell| cell.streams()).max().unwrap_or(0);
+    let groups = record.cells.iter().flat_map(|cell| &cell.groups);
+    let streams = groups.map(|group| group.streams).max().unwrap_or(0);
     let is_disk = matches!(record.method.engine, IoEngine::Disk | IoEngine::Fio);
     is_disk && u64::from(streams) * u64::from(record.method.depth) <= 1
 }

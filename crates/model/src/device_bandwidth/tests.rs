@@ -244,6 +244,10 @@ fn limit_is_measured_on_the_own_node_or_the_narrowest_link() {
     let mut single = record(7, vec![cell(Read, &[(7, 1)], 0.8)]);
     single.method.depth = 1;
     assert_eq!(limit(&[&single]), limit(&[]), "one request at a time is limited by latency");
+    let mut mix = cell(Read, &[(7, 1), (7, 1)], 0.8);
+    mix.groups[1].direction = Write;
+    single.cells.push(mix);
+    assert_eq!(limit(&[&single]), limit(&[]), "one request of each direction, too");
 }
 
 /// A GPU of the same node was faster than all copies: their threads did not saturate the paths.
