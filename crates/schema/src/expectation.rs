@@ -92,7 +92,8 @@ pub enum UnknownDifference {
     PathsNotMeasured,
     /// Neither a link, a port nor a measurement limits the device.
     LimitUnknown,
-    /// The copies were slower than the device can be: the paths carry at least that, perhaps more.
+    /// The copies were slower than the device, than another device of its node, or than copies by
+    /// more threads: the paths carry at least that, perhaps more.
     PathsNotSaturated {
         /// The fastest copy, in bytes per second.
         fastest_bytes_copied_per_s: f64,
@@ -327,8 +328,8 @@ impl UnknownDifference {
                 "the paths were not measured (numaio model measures them)".to_owned()
             }
             (Self::PathsNotSaturated { fastest_bytes_copied_per_s }, _) => format!(
-                "copies moved at most {}, less than the device may carry: they do not show what the paths \
-                 carry",
+                "copies moved at most {}, so the paths carry at least that, perhaps more (numaio model \
+                 --hyper-threads copies with more threads)",
                 gb(fastest_bytes_copied_per_s)
             ),
             (Self::LatencyBound, _) => {

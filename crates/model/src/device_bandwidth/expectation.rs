@@ -124,8 +124,9 @@ struct Paths<'a> {
     limit: DeviceBandwidth,
     /// Limits of the device and of those beside it; `None` if one is unknown.
     demands: Option<Vec<f64>>,
-    /// The most that a device of the target was measured to carry, in any direction.
-    fastest_device: f64,
+    /// The most that a device of the target was measured to carry, in any direction, and that
+    /// copies by more threads of the target moved.
+    fastest_seen: f64,
 }
 
 impl<'a> Paths<'a> {
@@ -136,9 +137,13 @@ impl<'a> Paths<'a> {
         sharers: &[&Device],
     ) -> Self {
         let topology = evidence.topology;
-        let model = subject.node.and_then(|target| {
-            let model = select_model(evidence.models.iter().copied(), target, &[direction])?;
-            of_target(model, target).find(|one| one.direction == direction)
+        let chosen = subject.node.and_then(|target| {
+            Some((target, select_model(evidence.models.iter().copied(), target, &[direction])?))
+        });
+        let model = chosen
+            .and_then(|(target, model)| of_target(model, target).find(|one| one.direction == direction));
+        let by_more_threads = chosen.map_or(0.0, |(target, model)| {
+            fastest_by_more_threads(evidence.models, model, target, direction)
         });
         let first = subject.node.map(|node| topology.neighbors(node).union(&NodeSet::one(node)));
         let limit_of = |device| device_limit(topology, device, evidence.records, direction);
@@ -151,9 +156,10 @@ impl<'a> Paths<'a> {
             Some(below_bridges(topology, &all, limits?))
         });
         let of_target = evidence.records.iter().filter(|record| record.device.node == subject.node);
-        let fastest_device = of_target.filter_map(|record| highest_rate(record)).fold(0.0, f64::max);
+        let fastest_seen =
+            of_target.filter_map(|record| highest_rate(record)).fold(by_more_threads, f64::max);
         let first = first.unwrap_or_default();
-        Self { target: subject.node, model, first, limit, demands, fastest_device }
+        Self { target: subject.node, model, first, limit, demands, fastest_seen }
     }
 
     /// Returns the rule by which nodes are classified.
@@ -167,14 +173,14 @@ impl<'a> Paths<'a> {
     /// Returns the upper bound of each node, and why they do not show whether the nodes differ.
     ///
     /// Without a limit the paths are the bounds. If no copy was as fast as the device, threads did
-    /// not saturate the paths, and the copies bound nothing. If another device of the target was
-    /// faster than all copies, the paths carry at least the copies: no difference is certain, a
-    /// difference is not.
+    /// not saturate the paths, and the copies bound nothing. If another device of the target or
+    /// copies by more threads were faster than all copies, the paths carry at least the copies: no
+    /// difference is certain, a difference is not.
     fn values(&self) -> (BTreeMap<NodeId, Value>, Option<UnknownDifference>) {
         let Some(model) = self.model else {
             return (BTreeMap::new(), Some(UnknownDifference::PathsNotMeasured));
         };
-        let fastest = model.nodes.iter().map(|node| node.bytes_copied_per_s).fold(0.0, f64::max);
+        let fastest = fastest_copy(model);
         let Some(demands) = &self.demands else {
             let of = |node: &NodeBandwidth| (node.node, self.value(node, &[f64::INFINITY], 0.0));
             return (model.nodes.iter().map(of).collect(), Some(UnknownDifference::LimitUnknown));
@@ -185,7 +191,7 @@ impl<'a> Paths<'a> {
         let rates = || values.values().map(|value| value.point.value);
         let best = rates().fold(0.0, f64::max);
         let differ = rates().any(|rate| rate < best * enough);
-        match fastest < demands[0] * enough || (differ && fastest < self.fastest_device * enough) {
+        match fastest < demands[0] * enough || (differ && fastest < self.fastest_seen * enough) {
             true => (
                 BTreeMap::new(),
                 Some(UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: fastest }),
@@ -239,6 +245,25 @@ impl<'a> Paths<'a> {
         };
         values.into_values().map(of).collect()
     }
+}
+
+/// Returns the fastest copy of a target's model in bytes per second.
+fn fastest_copy(model: &DirectionModel) -> f64 {
+    model.nodes.iter().map(|node| node.bytes_copied_per_s).fold(0.0, f64::max)
+}
+
+/// Returns the fastest copy, in bytes per second, of the models whose copies used more threads of
+/// the target than the chosen one: rates that rise with the threads show no path's bandwidth.
+fn fastest_by_more_threads(models: &[&Model], chosen: &Model, target: NodeId, direction: Direction) -> f64 {
+    let threads = |model: &Model| {
+        let cells = model.record.cells.iter().filter(|cell| cell.target == target);
+        cells.map(|cell| cell.placement.cpus.len()).max()
+    };
+    let others = models
+        .iter()
+        .filter(|model| model.record.provenance.is_fit_for_placement() && threads(model) > threads(chosen));
+    let directions = others.flat_map(|model| of_target(model, target));
+    directions.filter(|one| one.direction == direction).map(fastest_copy).fold(0.0, f64::max)
 }
 
 /// Returns the nodes on which I/O of the device was measured, and those that they represent: by the

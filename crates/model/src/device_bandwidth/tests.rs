@@ -4,8 +4,8 @@ use crate::placement::tests::{machine, paper};
 use crate::testing::{cell, record};
 use crate::{fit, ClassOptions};
 use numaio_machine::devices::{Device, DeviceKind, Locality, LocalitySource, PciAddress, PcieLink};
-use numaio_machine::ids::NodeId;
-use numaio_machine::set::NodeSet;
+use numaio_machine::ids::{CpuId, NodeId};
+use numaio_machine::set::{CpuSet, NodeSet};
 use numaio_machine::topology::Topology;
 use numaio_machine::workload::Direction::{self, Read, Write};
 use numaio_schema::{
@@ -162,7 +162,7 @@ fn copies_slower_than_the_device_bound_nothing() {
     let found = expect(&topology, &model(43.0, &[38.0]), &[], Read, &[]);
     let reason = UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: 43e9 };
     assert_eq!(found.difference, BandwidthDifference::Unknown { reason });
-    assert!(found.nodes.is_empty() && found.clause().contains("at most 43.0 GB/s"), "{}", found.clause());
+    assert!(found.nodes.is_empty() && found.clause().contains("at least that"), "{}", found.clause());
 }
 
 #[test]
@@ -267,6 +267,30 @@ fn faster_device_of_the_node_shows_unsaturated_copies() {
     assert_eq!(of(slow, &[&gpu]), BandwidthDifference::None, "the paths carry at least the copies");
     gpu.device.node = Some(NodeId(1));
     assert_eq!(of(fast, &[&gpu]), BandwidthDifference::Some, "copies of another node");
+}
+
+/// One thread of the node copies less than its threads together.
+#[test]
+fn copies_that_rise_with_the_threads_show_no_difference() {
+    let topology = with(vec![device("eth0", 0, Some(400.0))]);
+    let by_threads = |threads: u32, mut model: Model| {
+        let cpus: CpuSet = (0..threads).map(CpuId).collect();
+        model.record.cells.iter_mut().for_each(|cell| cell.placement.cpus = cpus.clone());
+        model
+    };
+    let of = |models: &[&Model]| {
+        let evidence = BandwidthEvidence { topology: &topology, models, records: &[] };
+        let subject = BandwidthSubject::of(&topology.devices[0], "eth0");
+        expect_bandwidth(evidence, subject, Read, &[]).difference
+    };
+    let chosen = by_threads(4, model(50.0, &[30.0]));
+    let more = by_threads(8, model(60.0, &[59.0]));
+    let why = UnknownDifference::PathsNotSaturated { fastest_bytes_copied_per_s: 50e9 };
+    assert_eq!(of(&[&chosen, &more]), BandwidthDifference::Unknown { reason: why });
+    let as_fast = by_threads(8, model(52.0, &[31.0]));
+    assert_eq!(of(&[&chosen, &as_fast]), BandwidthDifference::Some, "more threads copy no more");
+    let fewer = by_threads(2, model(60.0, &[59.0]));
+    assert_eq!(of(&[&chosen, &fewer]), BandwidthDifference::Some, "other reasons than the threads");
 }
 
 #[test]
