@@ -52,7 +52,7 @@ fn read_machine<M>(
     let scan = OnceLock::new();
     let functions = || scan.get_or_init(|| Scan::new(root)).functions(root);
     let (((mut machine, more), some), others) = mode.join(|| (nodes(), functions()), functions);
-    let found = findings::find_in_resources(&machine);
+    let found = findings::find_in_resources(root, &machine);
     machine.findings.extend(found);
     let functions: Vec<Device> = some.into_iter().chain(others).collect();
     let bridges = Bridges::above(&functions);

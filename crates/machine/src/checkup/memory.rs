@@ -23,6 +23,10 @@ pub(super) fn symptoms(root: &dyn Sysfs, topology: &Topology) -> Vec<Symptom> {
     if topology.memory_nodes().len() < 2 {
         return Vec::new();
     }
+    // Emulated nodes are parts of one memory; a finding of the topology names their cause.
+    if topology.findings.iter().any(|finding| finding.rule == "nodes-emulated") {
+        return Vec::new();
+    }
     let of_nodes = topology.nodes.iter().filter_map(|node| spills(root, topology, node));
     let of_machine = [demotion(root, topology), uneven(topology), interleave_weights(root, topology)];
     let of_machine = of_machine.into_iter().flatten();

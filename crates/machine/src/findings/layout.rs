@@ -4,7 +4,7 @@ use crate::finding::{Finding, Severity};
 use crate::ids::{NodeId, PackageId};
 use crate::set::{format_nodes, CpuSet, NodeSet};
 use crate::sysfs::{Sysfs, SysfsExt};
-use crate::topology::{kernel_option, Cache, Cpu, Distances, Node, Topology, CPUS, NODES};
+use crate::topology::{kernel_options, Cache, Cpu, Distances, Node, Topology, CPUS, NODES};
 use crate::units::format_size;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub(super) fn find(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
 /// Reports nodes that the kernel's command line made, as that of a Raspberry Pi does by default
 /// (`Documentation/admin-guide/kernel-parameters.txt`, `numa=fake`).
 fn emulated_nodes(root: &dyn Sysfs, topology: &Topology) -> Option<Finding> {
-    let option = kernel_option(root, "numa=fake=")?;
+    let option = kernel_options::emulating_nodes(root)?;
     Some(Finding::new(
         Severity::Note,
         "nodes-emulated",
@@ -55,14 +55,16 @@ fn hidden_nodes(root: &dyn Sysfs, topology: &Topology) -> Option<Finding> {
     if !is_guest && !topology.cpus.iter().any(numbered) && !topology.cpus.is_empty() {
         return None;
     }
-    let off = kernel_option(root, "numa=off");
+    let off = kernel_options::hiding_nodes(root);
     let cause = match (&off, is_guest) {
-        (Some(_), _) => "numa=off hides the nodes",
-        (None, true) => "the hypervisor describes sockets without nodes, as most do by default",
-        (None, false) => "memory is interleaved over the packages, or all share a memory controller",
+        (Some(option), _) => format!("{option} hides the nodes"),
+        (None, true) => "the hypervisor describes sockets without nodes, as most do by default".to_owned(),
+        (None, false) => {
+            "memory is interleaved over the packages, or all share a memory controller".to_owned()
+        }
     };
-    let remedy = match off {
-        Some(_) => "Boot without numa=off.".to_owned(),
+    let remedy = match &off {
+        Some(option) => format!("Boot without {option}."),
         None => topology.surroundings.remedy(
             "Turn off node interleaving in the firmware setup, if it has this setting.",
             "None if the guest fits into one node of its host; else give it nodes",

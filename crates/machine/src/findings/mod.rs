@@ -21,8 +21,8 @@ use crate::topology::Topology;
 /// Returns the findings about nodes, CPUs and the part of them that this process may use.
 ///
 /// [`crate::topology::read`] reports contradictions of the kernel's files.
-pub fn find_in_resources(topology: &Topology) -> Vec<Finding> {
-    let mut found = resources::incomplete_nodes(topology);
+pub fn find_in_resources(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
+    let mut found = resources::incomplete_nodes(root, topology);
     found.extend(resources::confined(topology));
     found
 }

@@ -1,17 +1,19 @@
 //! Findings about nodes, CPUs and the part of them that this process may use.
 
 use crate::finding::{Finding, Severity};
+use crate::ids::{CpuId, NodeId};
 use crate::set::{format_nodes, CpuSet, NodeSet};
-use crate::topology::{offline_memory, Node, Topology, NODES};
+use crate::sysfs::Sysfs;
+use crate::topology::{kernel_options, linked_cpus, offline_memory, Node, Topology, NODES};
 use crate::units::{format_cpus, format_size};
 
 /// Reports nodes without memory, nodes without CPUs, and CPUs without node; nodes of one kind
 /// together.
-pub(super) fn incomplete_nodes(topology: &Topology) -> Vec<Finding> {
+pub(super) fn incomplete_nodes(root: &dyn Sysfs, topology: &Topology) -> Vec<Finding> {
     let found = [
         unknown_memory(topology),
-        without_memory(topology),
-        without_cpus(topology),
+        without_memory(root, topology),
+        without_cpus(root, topology),
         empty(topology),
         orphans(topology),
     ];
@@ -40,33 +42,71 @@ fn unknown_memory(topology: &Topology) -> Option<Finding> {
     ))
 }
 
-fn without_memory(topology: &Topology) -> Option<Finding> {
+fn without_memory(root: &dyn Sysfs, topology: &Topology) -> Option<Finding> {
     let nodes = nodes_with(topology, |node| lacks_memory(topology, node) && !node.cpus.is_empty())?;
-    let remedy = topology.surroundings.remedy(
-        "Fit memory modules to this node, or run I/O on nodes with memory.",
-        "Run I/O on nodes with memory, or give the guest's node memory",
-        "memory= of <cell> in libvirt",
-    );
+    let of_kernel = kernel_options::limiting_memory(root);
+    let remedy = match &of_kernel {
+        Some(option) => format!("Boot without {option}, or run I/O on nodes with memory."),
+        None => topology.surroundings.remedy(
+            "Fit memory modules to this node, or run I/O on nodes with memory.",
+            "Run I/O on nodes with memory, or give the guest's node memory",
+            "memory= of <cell> in libvirt",
+        ),
+    };
+    let cause = of_kernel.as_ref().map_or_else(String::new, |option| format!("{option} limits memory. "));
+    let file = of_kernel.map_or_else(String::new, |option| format!("; /proc/cmdline: {option}"));
     Some(Finding::new(
         Severity::Warning,
         "node-without-memory",
         format_nodes(&nodes),
-        "The node has no memory: its programs use memory of other nodes.",
-        format!("{NODES}/node{}/meminfo: MemTotal is 0", first(&nodes)),
+        format!("{cause}The node has no memory: its programs use memory of other nodes."),
+        format!("{NODES}/node{}/meminfo: MemTotal is 0{file}", first(&nodes)),
         remedy,
     ))
 }
 
-fn without_cpus(topology: &Topology) -> Option<Finding> {
+/// Reports nodes of memory only, and nodes whose CPUs are offline or left out by an option.
+///
+/// Nodes that the kernel emulates are a finding of their own.
+fn without_cpus(root: &dyn Sysfs, topology: &Topology) -> Option<Finding> {
     let nodes = nodes_with(topology, |node| node.has_memory() && node.cpus.is_empty())?;
+    if kernel_options::emulating_nodes(root).is_some() {
+        return None;
+    }
+    let offline: CpuSet = nodes.iter().flat_map(|node| offline_cpus(root, topology, node)).collect();
+    let option = kernel_options::limiting_cpus(root);
+    let file = option.as_ref().map_or_else(String::new, |option| format!("; /proc/cmdline: {option}"));
+    let (message, remedy) = match option {
+        _ if !offline.is_empty() => (
+            format!("The CPUs of the node, {offline}, are offline."),
+            format!(
+                "Set them online as root, if programs near its devices need them: chcpu --enable {offline}"
+            ),
+        ),
+        Some(option) => (
+            format!("The node has no online CPUs, and {option} limits the CPUs of the machine."),
+            format!("Boot without {option}, unless the node is memory only."),
+        ),
+        None => (
+            "The node has no online CPUs: it is memory only, or an initiator other than a CPU.".to_owned(),
+            "None; threads on other nodes use its memory.".to_owned(),
+        ),
+    };
     Some(Finding::new(
         Severity::Note,
         "node-without-cpus",
         format_nodes(&nodes),
-        "The node has no online CPUs: it is memory only, or an initiator other than a CPU.",
-        format!("{NODES}/node{}/cpulist contains no online CPU", first(&nodes)),
-        "None; threads on other nodes use its memory.",
+        message,
+        format!("{NODES}/node{}/cpulist contains no online CPU{file}", first(&nodes)),
+        remedy,
     ))
+}
+
+/// Returns the offline CPUs to which a node's directory has links.
+fn offline_cpus(root: &dyn Sysfs, topology: &Topology, node: NodeId) -> Vec<CpuId> {
+    let linked = linked_cpus(root, &format!("{NODES}/node{node}"));
+    let is_offline = |id: &CpuId| topology.cpu(*id).is_some_and(|cpu| !cpu.online);
+    linked.iter().filter(is_offline).collect()
 }
 
 /// Reports placeholders: a GPU with coherent memory has one for each of its partitions

@@ -13,12 +13,6 @@ pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 pub(super) const PACKAGE_SIBLINGS: [&str; 4] =
     ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
 
-/// Returns the first option of the kernel's command line that begins with a text.
-pub(crate) fn kernel_option(root: &dyn Sysfs, start: &str) -> Option<String> {
-    let options = root.optional("/proc/cmdline")?;
-    options.split_whitespace().find(|option| option.starts_with(start)).map(str::to_owned)
-}
-
 /// Parses the number in a name such as `node12`; `None` unless it is `prefix` and digits.
 pub(super) fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits =

@@ -13,6 +13,7 @@ mod fingerprint;
 mod hmat;
 mod identity;
 mod isolation;
+pub(crate) mod kernel_options;
 mod kinds;
 mod memory;
 mod nodes;
@@ -22,9 +23,10 @@ mod quota;
 mod read;
 
 pub use confinement::memory_left_bytes;
-pub(crate) use files::{kernel_option, CPUS, NODES};
+pub(crate) use files::{CPUS, NODES};
 pub use fingerprint::fingerprint;
 pub use identity::hostname;
+pub(crate) use nodes::linked_cpus;
 pub use parts::{
     Access, Cache, Confinement, CoreKind, Cpu, CpuQuota, Distances, HugePages, Identity, Memory,
     MemorySideCache, Node, Topology,

@@ -1,7 +1,8 @@
 //! NUMA nodes with their CPUs, memory and packages.
 
-use super::files::{kernel_option, numbered, set_of, NODES};
+use super::files::{numbered, set_of, NODES};
 use super::hmat;
+use super::kernel_options;
 use super::memory::{huge_pages, parse_meminfo};
 use super::offline_memory;
 use super::parts::{Cpu, Distances, Node};
@@ -40,7 +41,7 @@ pub(super) fn read(
     for id in online.iter() {
         let (node, taken) = node(root, id, online_cpus, &claimed);
         // Nodes that the kernel emulates share CPUs; another finding names this cause.
-        if !taken.is_empty() && kernel_option(root, "numa=fake=").is_none() {
+        if !taken.is_empty() && kernel_options::emulating_nodes(root).is_none() {
             findings.push(overlap(id, &taken, &claimed, surroundings));
         }
         claimed.extend(node.cpus.iter().map(|cpu| (cpu, id)));
@@ -120,7 +121,7 @@ fn node(
 }
 
 /// Returns the CPUs to which a node's directory has links, `cpu0`; recordings may lack its lists.
-fn linked_cpus(root: &dyn Sysfs, directory: &str) -> CpuSet {
+pub(crate) fn linked_cpus(root: &dyn Sysfs, directory: &str) -> CpuSet {
     root.names(directory).iter().filter_map(|name| numbered(name, "cpu")).map(CpuId).collect()
 }
 

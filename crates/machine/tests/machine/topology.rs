@@ -12,7 +12,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// Reads a machine with the findings about its nodes.
 fn read(tree: &Tree) -> Topology {
     let mut machine = topology::read(tree);
-    let found = find_in_resources(&machine);
+    let found = find_in_resources(tree, &machine);
     machine.findings.extend(found);
     machine
 }
@@ -600,6 +600,51 @@ fn emulated_nodes_are_no_problem_of_the_firmware() {
     let found = numaio_machine::discover::discover(&tree).findings;
     assert!(found.iter().any(|it| it.rule == "nodes-emulated" && it.evidence.contains("numa=fake=4")));
     assert!(found.iter().all(|it| it.severity == Severity::Note), "{found:#?}");
+    tree.file(&format!("{NODES}/node9/cpulist"), "\n");
+    assert!(!rules(&read(&tree)).contains(&"node-without-cpus"), "they share the CPUs of another node");
+}
+
+/// An option of the kernel's command line is the cause, not the firmware or a missing module.
+#[test]
+fn findings_name_the_option_that_left_out_nodes_memory_or_cpus() {
+    let mut hidden = Tree::new();
+    node(&mut hidden, 0, 0, "0-1", 4 << 20);
+    hidden
+        .file(&format!("{CPUS}/online"), "0-1")
+        .file(&format!("{CPUS}/cpu1/topology/physical_package_id"), "1");
+    let mut without_memory = four_nodes();
+    node(&mut without_memory, 9, 1, "6-7", 0);
+    let mut without_cpus = four_nodes();
+    node(&mut without_cpus, 9, 1, "", 4 << 20);
+    without_cpus.file(&format!("{CPUS}/online"), "0-5").file(&format!("{CPUS}/present"), "0-5");
+    let cases: [(&Tree, &str, &[&str]); 3] = [
+        (&hidden, "node-interleaving", &["numa=off", "numa=noacpi", "acpi=off"]),
+        (&without_memory, "node-without-memory", &["mem=8G"]),
+        (&without_cpus, "node-without-cpus", &["maxcpus=6", "nr_cpus=6", "possible_cpus=6", "nosmp"]),
+    ];
+    for (tree, rule, options) in cases {
+        let remedy = |options: &str| {
+            let mut tree = tree.clone();
+            tree.file("/proc/cmdline", format!("ro {options} mem=nopentium\n"));
+            let found = numaio_machine::discover::discover(&tree).findings;
+            found.into_iter().find(|it| it.rule == rule).expect(rule).remedy
+        };
+        assert!(!remedy("quiet").contains("Boot without"), "{rule}");
+        for option in options {
+            assert!(remedy(option).contains(&format!("Boot without {option}")), "{rule}: {}", remedy(option));
+        }
+    }
+}
+
+#[test]
+fn offline_cpus_of_a_node_are_reported_with_the_command_for_them() {
+    let mut tree = four_nodes();
+    tree.file(&format!("{CPUS}/online"), "0-5").file(&format!("{NODES}/node9/cpulist"), "\n");
+    assert!(found(&read(&tree), "node-without-cpus").remedy.starts_with("None"));
+    for cpu in [6, 7] {
+        tree.dir(&format!("{NODES}/node9/cpu{cpu}"));
+    }
+    assert!(found(&read(&tree), "node-without-cpus").remedy.ends_with("chcpu --enable 6-7"));
 }
 
 /// Most hypervisors give each virtual CPU a socket.
