@@ -156,8 +156,10 @@ pub(super) fn confined(topology: &Topology) -> Option<Finding> {
     let excluded = |what: &str, set: String| (!set.is_empty()).then(|| format!("may not use {what} {set}"));
     let time = confinement.cpu_quota.as_ref().map(|quota| quota.cpus());
     let time = time.filter(|cpus| *cpus < confinement.cpus.len() as f64);
+    let isolated = topology.isolated_cpus();
     let parts = [
-        excluded("CPUs", confinement.excluded_cpus.to_string()),
+        excluded("CPUs", confinement.excluded_cpus.difference(&isolated).to_string()),
+        excluded("isolated CPUs", confinement.excluded_cpus.intersection(&isolated).to_string()),
         excluded("memory of nodes", confinement.excluded_nodes.to_string()),
         time.map(|cpus| format!("may use the CPU time of {}", format_cpus(cpus))),
         confinement.memory_limit_bytes.map(|bytes| format!("may use {} of memory", format_size(bytes))),
@@ -165,7 +167,7 @@ pub(super) fn confined(topology: &Topology) -> Option<Finding> {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let is_isolation = parts.len() == 1
         && !confinement.excluded_cpus.is_empty()
-        && confinement.excluded_cpus.is_subset(&topology.isolated_cpus());
+        && confinement.excluded_cpus.is_subset(&isolated);
     Some(Finding::new(
         Severity::Note,
         "confined",

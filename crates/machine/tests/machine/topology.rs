@@ -604,6 +604,16 @@ fn emulated_nodes_are_no_problem_of_the_firmware() {
     assert!(!rules(&read(&tree)).contains(&"node-without-cpus"), "they share the CPUs of another node");
 }
 
+/// A container takes no part in the exclusion of isolated CPUs.
+#[test]
+fn isolated_cpus_are_apart_from_those_that_a_container_excludes() {
+    let mut tree = four_nodes();
+    tree.file(&format!("{CPUS}/isolated"), "2-3\n")
+        .file("/proc/self/status", "Cpus_allowed_list:\t0-1,6-7\n");
+    let message = found(&read(&tree), "confined").message.clone();
+    assert_eq!(message, "This process may not use CPUs 4-5 and may not use isolated CPUs 2-3.");
+}
+
 /// An option of the kernel's command line is the cause, not the firmware or a missing module.
 #[test]
 fn findings_name_the_option_that_left_out_nodes_memory_or_cpus() {
