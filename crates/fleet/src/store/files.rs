@@ -11,7 +11,8 @@ const MAX_DEPTH: usize = 16;
 /// Lists files: named ones, and all `*.json` below named directories, sorted by name.
 ///
 /// Names that start with a dot are ignored: they are temporary files of a host that writes its
-/// report. Of the directory of a run, its description is left out. Symbolic links to directories are not followed, so a circle of them ends.
+/// report. Of the directory of a run, its description is left out. Symbolic links to directories
+/// are not followed, so a circle of them ends.
 ///
 /// # Errors
 /// For each path that cannot be read, the path with the error; the others are listed nevertheless.

@@ -200,11 +200,12 @@ const OFFCORE_RESPONSE: u64 = 0x01b7;
 /// Requests of [`OFFCORE_RESPONSE`]: demand reads and L2 prefetches of data, ownership and code.
 const OFFCORE_READS: u64 = 0x77;
 
-/// Returns the filter of reads that missed the last-level cache and drew a snoop response: miss, hit,
-/// forward or modified. Cores before Skylake count no responses that they give.
+/// Returns the filter of reads that missed the last-level cache and drew a snoop response: miss,
+/// hit, forward or modified. Cores before Skylake count no responses that they give.
 ///
 /// It unites the published filters for local and remote DRAM, forwarded and modified lines:
-/// `JKT/events/Jaketown_core.json`, `IVT/events/ivytown_core.json`, `HSX/events/haswellx_core.json`.
+/// `JKT/events/Jaketown_core.json`, `IVT/events/ivytown_core.json`,
+/// `HSX/events/haswellx_core.json`.
 fn offcore_snoops(family: CoreFamily) -> Option<u64> {
     const ANSWERED: u64 = 0xf << 33;
     match family {

@@ -34,8 +34,8 @@ pub enum Counter {
     RemoteDramLoads,
     /// Loads that missed the last-level cache and were served by a cache of another node.
     RemoteCacheLoads,
-    /// Responses of the cores to snoops of others; on Intel servers before Skylake, reads of the cores
-    /// that drew a response.
+    /// Responses of the cores to snoops of others; on Intel servers before Skylake, reads of the
+    /// cores that drew a response.
     SnoopResponses,
     /// Cache lines that hardware prefetchers requested.
     Prefetches,

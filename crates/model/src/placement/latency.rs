@@ -1,6 +1,5 @@
 //! Measured latency between a device and the nodes.
 
-use super::TargetDevice;
 use crate::device_bandwidth::BandwidthSubject;
 use crate::views::{document_views, ViewSubject};
 use numaio_machine::devices::Device;
@@ -22,32 +21,19 @@ pub(super) fn measured_latency(
     [is_mmio as KindOfLatency, is_ping, is_loads].into_iter().find_map(of_kind)
 }
 
-/// Returns a device with its node, inferred from measured latency if firmware states none, and the
-/// evidence for that.
+/// Returns the node of a device as inferred from measured latency, and the evidence for that.
 ///
 /// The node is the only one in the best class of register reads or messages. All nodes with CPUs
 /// must have been measured: an unmeasured one could be the device's.
-pub(super) fn infer_node(
+pub(super) fn inferred_node(
     topology: &Topology,
-    near: &TargetDevice,
+    device: &Device,
     documents: &[&Document],
-) -> (TargetDevice, Option<String>) {
-    let inferred = || {
-        let device = topology.devices.iter().find(|device| device.has_name(&near.device))?;
-        let any_node = topology.cpu_nodes().first()?;
-        let of_kind = |kind: KindOfLatency| view_of_kind(topology, any_node, Some(device), documents, kind);
-        [is_mmio as KindOfLatency, is_ping]
-            .into_iter()
-            .filter_map(of_kind)
-            .find_map(|view| nearest_node(topology, &view))
-    };
-    let Some((node, evidence)) = near.node.is_none().then(inferred).flatten() else {
-        return (near.clone(), None);
-    };
-    let note = format!("{}: firmware states no node; node {node} is inferred: {evidence}", near.device);
-    let mut chain = near.chain.clone();
-    chain.push(note.clone());
-    (TargetDevice { node: Some(node), chain, ..near.clone() }, Some(note))
+) -> Option<(NodeId, String)> {
+    let any_node = topology.cpu_nodes().first()?;
+    let of_kind = |kind: KindOfLatency| view_of_kind(topology, any_node, Some(device), documents, kind);
+    let views = [is_mmio as KindOfLatency, is_ping].into_iter().filter_map(of_kind);
+    views.into_iter().find_map(|view| nearest_node(topology, &view))
 }
 
 /// Returns the only node of the best class of a view with all nodes, and how much lower its latency

@@ -90,7 +90,7 @@ pub fn choose_placement<'a>(
     if usable.is_empty() {
         return Err(PlacementError::NoNode);
     }
-    let with_node = |device| latency::infer_node(topology, device, sources.latencies);
+    let with_node = |near| with_inferred_node(topology, near, sources);
     let (near, inferred): (Vec<TargetDevice>, Vec<Option<String>>) = near.iter().map(with_node).unzip();
     let targets = targets(topology, &near, sources, request, &usable);
     let mut cores = FreeCores::new(topology, &usable, &targets, request);
@@ -111,6 +111,22 @@ pub fn choose_placement<'a>(
     compromises.extend(reasons::incomplete(&targets));
     let (reasons, rejected) = reasons::explain(&targets, &tasks, &usable, request);
     Ok(PlacementChoice { targets, tasks, reasons, rejected, compromises })
+}
+
+/// Returns a device with its node, inferred from measured latency if firmware states none, and a
+/// note about that.
+fn with_inferred_node(
+    topology: &Topology,
+    near: &TargetDevice,
+    sources: RankingSources,
+) -> (TargetDevice, Option<String>) {
+    let device = near.subject(topology).device.filter(|_| near.node.is_none());
+    let inferred = device.and_then(|device| latency::inferred_node(topology, device, sources.latencies));
+    let Some((node, evidence)) = inferred else { return (near.clone(), None) };
+    let note = format!("{}: firmware states no node; node {node} is inferred: {evidence}", near.device);
+    let mut chain = near.chain.clone();
+    chain.push(note.clone());
+    (TargetDevice { node: Some(node), chain, ..near.clone() }, Some(note))
 }
 
 /// Returns the best nodes for a device in both directions: its best class of bandwidth or of

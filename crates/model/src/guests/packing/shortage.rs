@@ -1,4 +1,4 @@
-//! The shortage of a host on which guests do not fit, in words.
+//! The shortage of a host on which guests do not fit, as text.
 
 use super::instance::{CellShape, GuestShape, Instance};
 use numaio_machine::set::{format_nodes, NodeSet};
