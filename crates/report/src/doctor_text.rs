@@ -27,14 +27,14 @@ pub fn doctor_text(diagnosis: &Diagnosis, detail: Detail, style: &TextStyle) -> 
     }
     for group in groups {
         match detail {
-            Detail::Complete => {
+            Detail::Complete | Detail::Screen => {
                 page.blank();
                 write(&mut page, &group);
             }
             Detail::Brief => headline(&mut page, &group),
         }
     }
-    if !diagnosis.not_checked.is_empty() && detail == Detail::Complete {
+    if !diagnosis.not_checked.is_empty() && detail != Detail::Brief {
         page.heading("Not checked");
         diagnosis.not_checked.iter().for_each(|unseen| page.paragraph(2, 2, unseen));
     }
@@ -65,8 +65,12 @@ fn group_findings(findings: &[DiagnosedFinding]) -> Vec<Vec<&DiagnosedFinding>> 
     groups
 }
 
-/// The number of evidence lines, and of commands, shown for a group.
-const MOST_LINES: usize = 4;
+/// The number of commands shown for a group.
+const MOST_COMMANDS: usize = 4;
+/// The number of evidence texts shown for a group; each can fill several lines.
+const MOST_EVIDENCE: usize = 1;
+/// Commands that accept several devices.
+const OF_DEVICES: [&str; 2] = ["numaio irq apply ", "numaio irq undo "];
 
 /// Writes a finding in one line.
 fn headline(page: &mut TextPage, group: &[&DiagnosedFinding]) {
@@ -80,34 +84,56 @@ fn write(page: &mut TextPage, group: &[&DiagnosedFinding]) {
     headline(page, group);
     lines(
         page,
+        MOST_EVIDENCE,
         |page, text| page.paragraph(2, 4, &format!("evidence: {text}")),
-        group.iter().map(|found| found.finding.evidence.clone()),
+        group.iter().map(|found| found.finding.evidence.clone()).collect(),
     );
     page.paragraph(2, 2, &format!("cost: {}", cost(&first.cost)));
     page.paragraph(2, 2, &format!("fix: {}", first.finding.remedy));
     lines(
         page,
+        MOST_COMMANDS,
         |page, text| page.verbatim(2, &format!("$ {text}")),
-        group.iter().flat_map(|found| found.fix.commands.clone()),
+        of_devices(group.iter().flat_map(|found| &found.fix.commands)),
     );
     lines(
         page,
+        MOST_COMMANDS,
         |page, text| page.verbatim(2, &format!("undo: $ {text}")),
-        group.iter().flat_map(|found| found.fix.undo.clone()),
+        of_devices(group.iter().flat_map(|found| &found.fix.undo)),
     );
 }
 
-/// Writes each distinct text once, and the number of texts left out.
-fn lines(page: &mut TextPage, write: impl Fn(&mut TextPage, &str), texts: impl Iterator<Item = String>) {
+/// Joins commands that accept several devices: `numaio irq apply eth0 eth1`.
+fn of_devices<'a>(commands: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut joined: Vec<String> = Vec::new();
+    for command in commands {
+        // A name after `--` keeps a command of its own.
+        let device = |prefix: &&'static str| Some((*prefix, command.strip_prefix(prefix)?));
+        let of_device = OF_DEVICES.iter().find_map(device).filter(|(_, name)| !name.starts_with('-'));
+        let same = of_device.and_then(|(prefix, name)| {
+            let earlier = joined.iter_mut().find(|it| it.starts_with(prefix) && !it.contains(" -- "))?;
+            Some((earlier, name))
+        });
+        match same {
+            Some((earlier, name)) => earlier.push_str(&format!(" {name}")),
+            None => joined.push(command.clone()),
+        }
+    }
+    joined
+}
+
+/// Writes each distinct text once, up to `most`, and the number of texts left out.
+fn lines(page: &mut TextPage, most: usize, write: impl Fn(&mut TextPage, &str), texts: Vec<String>) {
     let mut once: Vec<String> = Vec::new();
-    for text in texts.filter(|text| !text.trim().is_empty()) {
+    for text in texts.into_iter().filter(|text| !text.trim().is_empty()) {
         if !once.contains(&text) {
             once.push(text);
         }
     }
-    let more = once.len().saturating_sub(MOST_LINES);
+    let more = once.len().saturating_sub(most);
     // A note that one line is left out would take as much space as the line.
-    let shown = if more > 1 { MOST_LINES } else { once.len() };
+    let shown = if more > 1 { most } else { once.len() };
     once.iter().take(shown).for_each(|text| write(page, text));
     if more > 1 {
         page.paragraph(4, 2, &format!("and {more} more (--json shows all)"));
@@ -153,6 +179,14 @@ mod tests {
     use numaio_machine::findings::{Finding, Severity};
     use numaio_machine::topology::Identity;
     use numaio_schema::MachineSource;
+
+    #[test]
+    fn commands_that_accept_several_devices_are_joined() {
+        let commands =
+            ["numaio irq apply eth0", "numaio irq apply -- -x", "numaio irq apply eth1", "echo 1 > /a"];
+        let joined = of_devices(commands.map(str::to_owned).iter());
+        assert_eq!(joined, ["numaio irq apply eth0 eth1", "numaio irq apply -- -x", "echo 1 > /a"]);
+    }
 
     #[test]
     fn long_commands_stay_on_one_line() {

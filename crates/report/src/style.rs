@@ -18,6 +18,9 @@ pub(crate) fn short(name: &str) -> String {
 pub enum Detail {
     /// Everything.
     Complete,
+    /// Everything if that fits a screen; otherwise the findings in a line each and equal devices
+    /// together.
+    Screen,
     /// The verdict and a line for each finding.
     Brief,
 }

@@ -7,7 +7,7 @@ use crate::ids::NodeId;
 use crate::set::{CpuSet, NodeSet};
 use crate::steering;
 use crate::sysfs::Sysfs;
-use crate::topology::{Node, Topology};
+use crate::topology::Topology;
 use std::collections::BTreeSet;
 
 /// Number of interrupts to name as examples.
@@ -85,39 +85,35 @@ fn foreign_of(root: &dyn Sysfs, device: &Device, topology: &Topology) -> Option<
         severity,
         rule: "irq-foreign-node".into(),
         subject: device.distinct_name(&topology.devices),
-        // Without numbers where they would keep equal findings of several devices apart.
+        // Without numbers, which would keep equal findings of several devices apart.
         message: match foreign.len() == all.len() {
-            true => format!("All its interrupts go only to CPUs outside its node {}.", node.id),
-            false => format!(
-                "{} of {} interrupts go only to CPUs outside its node {}.",
-                foreign.len(),
-                all.len(),
-                node.id
-            ),
+            true => "All its interrupts go only to CPUs outside its node.".to_owned(),
+            false => "Some of its interrupts go only to CPUs outside its node.".to_owned(),
         },
-        evidence: examples.join("; "),
-        remedy: remedy(root, &foreign, topology, node),
+        evidence: format!(
+            "{} of {} interrupts, its node is {}: {}",
+            foreign.len(),
+            all.len(),
+            node.id,
+            examples.join("; ")
+        ),
+        remedy: remedy(root, &foreign),
     })
 }
 
-/// Names the CPUs to bind to, without isolated ones, as `numaio irq plan` chooses them.
-fn remedy(root: &dyn Sysfs, foreign: &[&Irq], topology: &Topology, node: &Node) -> String {
-    let fixed = foreign.iter().filter(|irq| steering::unmovable_reason(root, irq).is_some()).count();
-    if fixed == foreign.len() {
-        return "None: the kernel manages these interrupts and does not move them. Programs near the device use its \
-                other queues, or more queues are configured."
-            .to_owned();
+/// Names the commands that move interrupts, unless the kernel moves none of these.
+fn remedy(root: &dyn Sysfs, foreign: &[&Irq]) -> String {
+    match foreign.iter().all(|irq| steering::unmovable_reason(root, irq).is_some()) {
+        true => {
+            "None: the kernel manages these interrupts and does not move them. Programs near the device use its \
+             other queues, or more queues are configured."
+        }
+        false => {
+            "Bind them to CPUs of its node: numaio irq plan shows how, numaio irq apply does it. Keep irqbalance away \
+             from them."
+        }
     }
-    let quiet = node.cpus.difference(&topology.isolated_cpus());
-    let cpus = if quiet.is_empty() { &node.cpus } else { &quiet };
-    let except = match fixed {
-        0 => String::new(),
-        fixed => format!("; the kernel manages {fixed} of them and does not move those"),
-    };
-    format!(
-        "Bind them to CPUs of node {} (/proc/irq/N/smp_affinity_list: {cpus}), and keep irqbalance away from them{except}.",
-        node.id
-    )
+    .to_owned()
 }
 
 /// Returns the CPUs of all nodes nearest to the device.
