@@ -76,14 +76,13 @@ fn devices_of(topology: &Topology, node: NodeId) -> Vec<&Device> {
     topology.devices_on(node).filter(|device| device.carries_data()).collect()
 }
 
+/// Names devices, or counts those of each kind if there are many.
 fn names(devices: &[&Device]) -> String {
-    let more = devices.len().saturating_sub(MOST_DEVICES);
-    let names =
-        subjects::joined(devices.iter().take(MOST_DEVICES).map(|device| phrases::device_name(device)));
-    match more {
-        0 => names,
-        more => format!("{names} and {more} more"),
+    if devices.len() <= MOST_DEVICES {
+        return subjects::joined(devices.iter().map(|device| phrases::device_name(device)));
     }
+    let kinds = phrases::group_devices(devices, 1, |device| device.kind);
+    kinds.iter().map(|group| phrases::group_name(group)).collect::<Vec<_>>().join(", ")
 }
 
 /// Devices of one node with the same advice.

@@ -22,6 +22,9 @@ pub struct TopologyArgs {
     /// Print the verdict and a line for each finding
     #[arg(long, conflicts_with_all = ["svg", "json"])]
     pub brief: bool,
+    /// Print each device, and each finding with its evidence and remedy, also if that is long
+    #[arg(long, conflicts_with_all = ["svg", "json", "brief", "matrix"])]
+    pub all: bool,
     /// Print what each two GPUs, NICs and drives share: a switch, root port, node or package
     #[arg(long, conflicts_with_all = ["svg", "brief"])]
     pub matrix: bool,
@@ -61,7 +64,11 @@ pub fn run(common: &Common, args: &TopologyArgs) -> Result<ExitCode, Failure> {
         }
         None => {
             let expected = expectation(common, &machine, &topology)?;
-            let detail = Detail::of(args.brief);
+            let detail = match (args.brief, args.all) {
+                (true, _) => Detail::Brief,
+                (_, true) => Detail::Complete,
+                _ => Detail::Screen,
+            };
             output::print(&numaio_report::topology_text(
                 &topology,
                 &expected,

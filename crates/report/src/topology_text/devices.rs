@@ -1,6 +1,7 @@
 //! Formats the devices of each node.
 
 use crate::phrases;
+use crate::style::Detail;
 use crate::table::{Align, Cell, Table};
 use crate::text_page::TextPage;
 use numaio_machine::devices::{Device, LocalitySource};
@@ -15,7 +16,7 @@ const GROUP: usize = 4;
 const MOST_NAMES: usize = 16;
 
 /// Writes the devices of each node, then those whose node is unknown.
-pub(super) fn write(page: &mut TextPage, topology: &Topology) {
+pub(super) fn write(page: &mut TextPage, topology: &Topology, detail: Detail) {
     let moving: Vec<&Device> = topology.devices.iter().filter(|device| device.moves_data()).collect();
     if moving.is_empty() {
         page.heading("No devices that move data found.");
@@ -32,14 +33,18 @@ pub(super) fn write(page: &mut TextPage, topology: &Topology) {
     ])
     .inset(2)
     .shrink_first("KIND");
-    let many = moving.len() > MANY;
+    let shared_row = match detail {
+        Detail::Complete if moving.len() <= MANY => None,
+        Detail::Complete => Some(GROUP),
+        Detail::Screen | Detail::Brief => Some(2),
+    };
     let unit = page.style().unit;
     for node in topology.nodes.iter().map(|node| node.id).chain(unlisted(topology)) {
         let here: Vec<&Device> = topology.devices_on(node).collect();
-        write_group(&mut table, &format!("On node {node}:"), &here, many, unit);
+        write_group(&mut table, &format!("On node {node}:"), &here, shared_row, unit);
     }
     let unknown: Vec<&Device> = moving.into_iter().filter(|device| device.locality.node.is_none()).collect();
-    write_group(&mut table, "On an unknown node:", &unknown, many, unit);
+    write_group(&mut table, "On an unknown node:", &unknown, shared_row, unit);
     page.table(0, &table.without_empty_columns());
 }
 
@@ -49,14 +54,21 @@ fn unlisted(topology: &Topology) -> Vec<numaio_machine::ids::NodeId> {
     nodes.iter().filter(|node| topology.node(*node).is_none()).collect()
 }
 
-fn write_group(table: &mut Table, title: &str, devices: &[&Device], many: bool, unit: BandwidthUnit) {
+/// Writes devices; equal ones in a row from `shared_row` devices, `None` only for virtual functions.
+fn write_group(
+    table: &mut Table,
+    title: &str,
+    devices: &[&Device],
+    shared_row: Option<usize>,
+    unit: BandwidthUnit,
+) {
     if devices.is_empty() {
         return;
     }
     table.span(0, title);
     let key = |device: &Device| {
         // The path makes the key of a device with its own row unique.
-        let separate = !many && !device.is_virtual_function();
+        let separate = shared_row.is_none() && !device.is_virtual_function();
         (
             device.kind,
             device.driver.clone(),
@@ -65,7 +77,7 @@ fn write_group(table: &mut Table, title: &str, devices: &[&Device], many: bool, 
             separate.then(|| device.path.clone()),
         )
     };
-    for group in phrases::group_devices(devices, GROUP, key) {
+    for group in phrases::group_devices(devices, shared_row.unwrap_or(GROUP), key) {
         match group.as_slice() {
             [] => {}
             [device] => write_device(table, device, unit),

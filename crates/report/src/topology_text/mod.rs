@@ -13,6 +13,9 @@ use numaio_machine::topology::{Confinement, Topology};
 use numaio_machine::units::{format_cpus, format_size};
 use numaio_schema::MachineExpectation;
 
+/// Number of lines up to which a page is complete without being requested.
+const SCREEN: usize = 50;
+
 /// Formats a machine: nodes, distances, devices, limits of this process, and findings; in brief,
 /// only the verdict and a line for each finding. The verdict is by what its devices are `expected`
 /// to transfer.
@@ -25,22 +28,33 @@ pub fn topology_text(
     detail: Detail,
     style: &TextStyle,
 ) -> String {
+    if detail == Detail::Screen {
+        let complete = topology_text(topology, expected, Detail::Complete, style);
+        if complete.lines().count() <= SCREEN {
+            return complete;
+        }
+    }
     let mut page = TextPage::new(style);
     head(&mut page, topology);
     if let Some(verdict) = verdict::verdict(topology, expected) {
         page.paragraph(0, 2, &verdict);
     }
-    if detail == Detail::Brief {
+    if detail != Detail::Complete {
         headlines(&mut page, &topology.findings);
+    }
+    if detail == Detail::Brief {
         return page.into_text();
     }
     nodes::write(&mut page, topology);
     nodes::write_core_kinds(&mut page, topology);
     distances::write(&mut page, topology);
     nodes::write_access(&mut page, topology);
-    devices::write(&mut page, topology);
+    devices::write(&mut page, topology, detail);
     limits(&mut page, topology);
-    findings(&mut page, &topology.findings);
+    match detail {
+        Detail::Complete => findings(&mut page, &topology.findings),
+        _ => page.heading("Each device, and findings with evidence and remedy: numaio topology --all"),
+    }
     page.into_text()
 }
 

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{expect, machines, models};
-use numaio_machine::devices::Device;
+use numaio_machine::devices::{Device, DeviceKind};
+use numaio_machine::findings::{Finding, Severity};
 use numaio_machine::topology::Topology;
 use numaio_machine::units::BandwidthUnit;
 use numaio_model::BandwidthEvidence;
@@ -53,6 +54,62 @@ fn topologies_match_stored_output() {
         check(&page, 100);
         expect(&format!("topology-{name}.txt"), &page);
     }
+}
+
+/// A server with 8 GPUs, 10 network interfaces and 8 drives, half of them on each node.
+fn many_devices() -> Topology {
+    let nodes = vec![machines::node(0, "0-31", &[0], 512), machines::node(1, "32-63", &[1], 512)];
+    let mut topology = machines::machine("Server", "gpu8", "CPU", nodes, 32 << 20);
+    let kinds =
+        [(DeviceKind::Gpu, "cuda:", 8), (DeviceKind::Network, "ens", 10), (DeviceKind::Nvme, "nvme", 8)];
+    for (kind, name, count) in kinds {
+        for index in 0..count {
+            let pci = format!("0000:{}{index}:00.0", name.len());
+            let device = machines::device(kind, &format!("{name}{index}"), &pci, Some(index * 2 / count));
+            topology.devices.push(Device { link: machines::link(32.0, 16, 32.0, 16), ..device });
+        }
+    }
+    let finding = |severity, rule: &str, subject: &str| {
+        Finding::new(
+            severity,
+            rule,
+            subject,
+            format!("Message of {rule}."),
+            "evidence ".repeat(30),
+            "Remedy.",
+        )
+    };
+    let interfaces =
+        (0..10).map(|index| finding(Severity::Warning, "irq-foreign-node", &format!("ens{index}")));
+    topology.findings = interfaces.collect();
+    topology.findings.push(finding(Severity::Warning, "numa-balancing", "machine"));
+    topology.findings.push(finding(Severity::Note, "cache-domains", "nodes 0-1"));
+    topology
+}
+
+#[test]
+fn pages_of_many_devices_fit_a_screen_and_begin_with_kinds_and_warnings() {
+    let topology = many_devices();
+    for width in [80, 120] {
+        let style = TextStyle { width, ..TextStyle::default() };
+        let page = |detail| topology_text(&topology, &unmeasured(), detail, &style);
+        let screen = page(Detail::Screen);
+        check(&screen, width);
+        assert!(screen.lines().count() <= 40, "{screen}");
+        let first: String = screen.lines().take(10).collect::<Vec<_>>().join("\n");
+        for expected in
+            ["4 GPUs", "5 NICs", "4 NVMe", "irq-foreign-node", "numa-balancing", "2 warnings, 1 note"]
+        {
+            assert!(first.contains(expected), "{expected}: {screen}");
+        }
+        assert!(topology.devices.iter().all(|device| screen.contains(&device.name())), "{screen}");
+        assert!(!screen.contains("Remedy.") && screen.contains("topology --all"), "{screen}");
+        assert!(page(Detail::Complete).contains("Remedy."));
+    }
+    let small = machines::vm();
+    let style = TextStyle::default();
+    let page = |detail| topology_text(&small, &unmeasured(), detail, &style);
+    assert_eq!(page(Detail::Screen), page(Detail::Complete), "a short page is complete");
 }
 
 #[test]
