@@ -105,7 +105,8 @@ fn well_placed_reader_stays() {
         let events = text(&folder, "events");
         let last =
             events.lines().last().and_then(|line| BalanceEvent::from_json(line).ok()).expect("an event");
-        assert_eq!(last.event, BalanceEventKind::Ended { moves: 0, moved_bytes: 0 });
+        let unmoved = matches!(last.event, BalanceEventKind::Ended { moves: 0, moved_bytes: 0, .. });
+        assert!(unmoved, "{last:?}");
     });
 }
 

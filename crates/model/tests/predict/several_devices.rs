@@ -40,7 +40,7 @@ fn one_card_has_no_preferred_node_and_four_lose_a_quarter_remotely() {
     let models = [&model];
     let chosen = choose_placement(
         &topology,
-        &[near.clone()],
+        std::slice::from_ref(&near),
         RankingSources { models: &models, ..RankingSources::default() },
         &PlacementRequest::default(),
     );

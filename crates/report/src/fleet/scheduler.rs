@@ -405,14 +405,14 @@ mod tests {
             text.contains(" && scontrol update nodename=n1 state=drain reason='numaio: link x differs'\n"),
             "{text}"
         );
-        let dated = FleetCheck { newest: Some(86_400), ..check("n1") };
-        let text = slurm_actions(&dated, &[]);
-        assert!(text.contains("reason='numaio 1970-01-02: link x differs'\n"), "{text}");
         assert!(text.contains("NodeName=n1,n2 Feature=numaio_1b\n"), "{text}");
         // Node 1 has CPUs 1, 3, 5 and 7, which are cores 2 and 3: the first socket has cores 0 and
         // 1.
         assert!(text.contains("NodeName=n1,n2 Name=nic Type=eth0 Count=1 Cores=2-3\n"), "{text}");
         assert!(text.contains("NodeName=n1,n2 Name=gpu Type=card0 Count=1 Cores=2-3\n"), "{text}");
+        let dated = FleetCheck { newest: Some(86_400), ..check("n1") };
+        let text = slurm_actions(&dated, &[]);
+        assert!(text.contains("reason='numaio 1970-01-02 00:00 UTC: link x differs'\n"), "{text}");
     }
 
     #[test]

@@ -54,7 +54,8 @@ fn unlisted(topology: &Topology) -> Vec<numaio_machine::ids::NodeId> {
     nodes.iter().filter(|node| topology.node(*node).is_none()).collect()
 }
 
-/// Writes devices; equal ones in a row from `shared_row` devices, `None` only for virtual functions.
+/// Writes devices; equal ones in a row from `shared_row` devices, `None` only for virtual
+/// functions.
 fn write_group(
     table: &mut Table,
     title: &str,
