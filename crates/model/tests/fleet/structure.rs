@@ -98,7 +98,7 @@ fn changed(change: impl FnOnce(&mut Spec)) -> Spec {
 #[test]
 fn what_changes_while_a_machine_runs_is_not_structure() {
     let guests = [
-        changed(|it| it.nodes[0].memory_bytes -= 2 * GIB),
+        changed(|it| (it.nodes[0].memory_bytes, it.nodes[0].free_bytes) = (3 * GIB, GIB)),
         changed(|it| it.devices.retain(|device| device.names != ["nvme1n1"])),
         changed(|it| it.devices.retain(|device| device.names != ["eth0"])),
         changed(|it| it.devices.iter_mut().for_each(|device| device.link.iter_mut().for_each(halve_speed))),
