@@ -67,7 +67,7 @@ fn schedulers_get_text_that_they_accept() {
     let slurm = print("slurm");
     assert!(slurm.contains("NodeName=n1,n2,n3,n4,n5,n6,slow Feature=numaio_"), "{slurm}");
     let commands = slurm.lines().filter(|line| !line.starts_with(['#']));
-    let known = |line: &str| line.starts_with("NodeName=") || line.starts_with("scontrol update nodename=");
+    let known = |line: &str| line.starts_with("NodeName=") || line.starts_with("sinfo --noheader ");
     assert!(commands.into_iter().all(known), "{slurm}");
     let features = print("nfd");
     let labels = features.lines().filter(|line| !line.starts_with('#'));

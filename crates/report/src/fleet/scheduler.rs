@@ -405,6 +405,8 @@ mod tests {
             text.contains(" && scontrol update nodename=n1 state=drain reason='numaio: link x differs'\n"),
             "{text}"
         );
+        let dated = slurm_actions(&FleetCheck { newest: Some(86_400), ..check("n1") }, &[]);
+        assert!(dated.contains("reason='numaio 1970-01-02 00:00 UTC: link x differs'\n"), "{dated}");
         assert!(text.contains("NodeName=n1,n2 Feature=numaio_1b\n"), "{text}");
         // Node 1 has CPUs 1, 3, 5 and 7, which are cores 2 and 3: the first socket has cores 0 and
         // 1.
