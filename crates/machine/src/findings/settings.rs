@@ -40,8 +40,9 @@ pub(super) fn balancing(topology: &Topology, conditions: &Conditions) -> Option<
         _ => "Turn off balancing and keep memory tiering while measuring: sysctl kernel.numa_balancing=2",
     };
     several.then(|| {
+        // The kernel's default on every machine with several nodes.
         Finding::new(
-            Severity::Warning,
+            Severity::Note,
             "numa-balancing",
             "machine",
             "Automatic NUMA balancing is on: it moves pages between nodes during measurements.",
