@@ -125,7 +125,7 @@ fn both_directions_at_once_are_measured_beside_each_alone() {
         let peer = ["--peer", "localhost", "--streams", "2", "--cpu-nodes", "0", "--engine", engine];
         let file = format!("{engine}.json");
         let text = home.run(&net(&[&peer[..], &["--duplex", "-o", &file]].concat())).ok();
-        assert!(text.contains("Both directions at once") && text.contains("RECEIVED ALONE"), "{text}");
+        assert!(text.contains("Both directions at once") && text.matches("RECEIVED").count() > 1, "{text}");
         let record = records(&fs::read_to_string(home.path(&file)).expect("a record")).remove(0);
         let [send, receive, both] = record.cells.as_slice() else { panic!("three cells: {text}") };
         assert!(both.duplex_placement().is_some() && both.group_bytes_per_s.len() == 2, "{both:?}");

@@ -23,7 +23,7 @@ use rustix::fs::Mode;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Root directories below which files are read and written.
 #[derive(Debug)]
@@ -181,9 +181,23 @@ impl Roots {
     }
 }
 
-/// Returns the umask. The kernel reports it only when setting it, so call this before threads
-/// create files.
+/// Returns the umask as the process had it at the first call.
+///
+/// umask(2) returns it only when setting it: two threads that read it so at once could leave it
+/// open, and files that others create meanwhile would be writable by all users. So it is read from
+/// `/proc/self/status` (since Linux 4.7), and set only without that.
 pub fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| reported_umask().unwrap_or_else(exchanged_umask))
+}
+
+fn reported_umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
+}
+
+fn exchanged_umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
     mask.as_raw_mode()
