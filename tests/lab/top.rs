@@ -22,7 +22,7 @@ const SCRIPT: &str = r#"
     pty_keys 6 e 1 m 2 y 6 q -- numaio top --filter $dd --every 1 >/out/move.screen; witness moved
     numaio undo --list >/out/receipts
     pty_keys 4 u 2 y 4 q -- numaio top --filter $dd --every 1 >/out/undo.screen; witness undone
-    numaio balance --cgroup /none --every 1 >/dev/null & balance=$!
+    numaio balance $$ --every 1 >/dev/null & balance=$!
     pty_keys 6 m 2 y 3 q -- numaio top --filter $dd --every 1 >/out/locked.screen; witness locked
     kill $balance; wait $balance; kill $dd; true"#;
 
