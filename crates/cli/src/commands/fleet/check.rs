@@ -99,32 +99,51 @@ fn group_topologies(store: &FleetStore, data: &FleetData) -> Result<Vec<GroupTop
     let summary = fleet_summary(data, None).map_err(Failure::new)?;
     let mut groups = Vec::new();
     for group in summary.groups {
+        // Without figures of copies no host has a model, and the others need not be read.
+        let has_model = !group.classes.is_empty();
         let mut known = None;
         for host in &group.group.hosts {
-            let Some(topology) = newest_topology(store, host)? else { continue };
-            let (models, io) = newest_measurements(store, host)?;
-            let is_modelled = !models.is_empty();
-            if is_modelled || known.is_none() {
-                let expected = placement::expectation(&topology, &models, &io);
-                known = Some((topology, expected));
+            let Some(host) = known_host(store, host)? else { continue };
+            let is_sought = !has_model || !host.models.is_empty();
+            if is_sought || known.is_none() {
+                known = Some(host);
             }
-            if is_modelled {
+            if is_sought {
                 break;
             }
         }
-        let (topology, expected) = known.unwrap_or_default();
+        let KnownHost { topology, models, io } = known.unwrap_or_default();
+        let expected = placement::expectation(&topology, &models, &io);
         groups.push(GroupTopology { name: group.group.name, hosts: group.group.hosts, topology, expected });
     }
     Ok(groups)
 }
 
-/// Returns the newest models and I/O of a host: of its report, else of a model alone.
-fn newest_measurements(store: &FleetStore, host: &str) -> Result<(Vec<Model>, Vec<IoRecord>), Failure> {
+/// The newest documents of a host.
+#[derive(Default)]
+struct KnownHost {
+    topology: Topology,
+    /// Of its report, else a model alone.
+    models: Vec<Model>,
+    io: Vec<IoRecord>,
+}
+
+/// Returns the newest documents of a host; `None` without a topology.
+fn known_host(store: &FleetStore, host: &str) -> Result<Option<KnownHost>, Failure> {
+    let Some(text) = store.newest_text(host, &[HOST_REPORT_SCHEMA, TOPOLOGY_SCHEMA])? else {
+        return Ok(None);
+    };
+    let (topology, report) = match HostReport::with_document_texts(&text) {
+        Ok(report) => (report.topology.topology.clone(), Some(report)),
+        Err(_) => {
+            let Ok(document) = TopologyDocument::from_json(&text) else { return Ok(None) };
+            let earlier = store.newest_text(host, &[HOST_REPORT_SCHEMA])?;
+            (document.topology, earlier.and_then(|text| HostReport::with_document_texts(&text).ok()))
+        }
+    };
     let (mut models, mut io) = (Vec::new(), Vec::new());
-    let report = store.newest_text(host, &[HOST_REPORT_SCHEMA])?;
-    let report = report.and_then(|text| HostReport::from_json(&text).ok());
-    for value in report.into_iter().flat_map(|report| report.documents) {
-        match Document::from_json(&value.to_string()) {
+    for text in report.into_iter().flat_map(|report| report.documents) {
+        match Document::from_json(text.get()) {
             Ok(Document::Model(model)) => models.push(*model),
             Ok(Document::Io(record)) => io.push(*record),
             _ => {}
@@ -134,13 +153,5 @@ fn newest_measurements(store: &FleetStore, host: &str) -> Result<(Vec<Model>, Ve
         let alone = store.newest_text(host, &[MODEL_SCHEMA])?;
         models.extend(alone.and_then(|text| Model::from_json(&text).ok()));
     }
-    Ok((models, io))
-}
-
-fn newest_topology(store: &FleetStore, host: &str) -> Result<Option<Topology>, Failure> {
-    let kinds = [HOST_REPORT_SCHEMA, TOPOLOGY_SCHEMA];
-    let Some(text) = store.newest_text(host, &kinds)? else { return Ok(None) };
-    let report = HostReport::from_json(&text).map(|report| report.topology);
-    let document = report.or_else(|_| TopologyDocument::from_json(&text));
-    Ok(document.ok().map(|document| document.topology))
+    Ok(Some(KnownHost { topology, models, io }))
 }
