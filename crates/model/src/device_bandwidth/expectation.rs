@@ -80,19 +80,18 @@ pub fn expect_bandwidth(
         true => paths.values(),
         false => Default::default(),
     };
-    let measured = subject.device.map_or_else(Vec::new, |device| measured_nodes(evidence, device, direction));
+    let mut measured =
+        subject.device.map_or_else(Vec::new, |device| measured_nodes(evidence, device, direction));
     // A node that another one represents rests on the paths as well.
     let is_own = |value: &&Value| matches!(value.source, ExpectationSource::Measured { .. });
     let is_measured = measured.iter().filter(is_own).count() > 1;
-    // What was measured alone is the most that the device has beside others.
-    let is_shared = |value: &Value, values: &BTreeMap<NodeId, Value>| {
-        let bound = values.get(&value.point.node).filter(|_| !sharers.is_empty());
-        bound.is_some_and(|bound| bound.point.value < value.point.value)
-    };
-    for value in measured.into_iter().filter(|_| is_measured) {
-        if !is_shared(&value, &values) {
-            values.insert(value.point.node, value);
-        }
+    if is_measured {
+        // What was measured alone is the most that the device has beside others.
+        measured.retain(|value| {
+            let bound = values.get(&value.point.node).filter(|_| !sharers.is_empty());
+            bound.is_none_or(|bound| bound.point.value >= value.point.value)
+        });
+        values.extend(measured.into_iter().map(|value| (value.point.node, value)));
     }
     let nodes = paths.classified(values);
     unknown = match is_measured && sharers.is_empty() {

@@ -32,8 +32,8 @@ pub(super) fn inferred_node(
 ) -> Option<(NodeId, String)> {
     let any_node = topology.cpu_nodes().first()?;
     let of_kind = |kind: KindOfLatency| view_of_kind(topology, any_node, Some(device), documents, kind);
-    let views = [is_mmio as KindOfLatency, is_ping].into_iter().filter_map(of_kind);
-    views.into_iter().find_map(|view| nearest_node(topology, &view))
+    let mut views = [is_mmio as KindOfLatency, is_ping].into_iter().filter_map(of_kind);
+    views.find_map(|view| nearest_node(topology, &view))
 }
 
 /// Returns the only node of the best class of a view with all nodes, and how much lower its latency

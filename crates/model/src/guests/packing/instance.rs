@@ -149,8 +149,8 @@ impl Choice {
 
 impl Instance {
     /// Fills in the choices of all guests: subsets of `more` nodes beyond the fewest that can hold
-    /// the guest on an empty host. Returns the index of the first guest that
-    /// no nodes can hold.
+    /// the guest on an empty host. Returns the index of the first guest that no nodes
+    /// can hold.
     pub fn choose(&mut self, more: usize) -> Result<(), usize> {
         for index in 0..self.guests.len() {
             let (choices, is_truncated) = self.choices(&self.guests[index], more);
