@@ -28,7 +28,7 @@ pub struct IngestOptions<'a> {
     pub is_interrupted: &'a dyn Fn() -> bool,
 }
 
-/// The outcome for a document that is not added.
+/// A notice about a document, beside that it was added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IngestEvent {
     /// The document was not added.

@@ -412,9 +412,6 @@ mod tests {
         // 1.
         assert!(text.contains("NodeName=n1,n2 Name=nic Type=eth0 Count=1 Cores=2-3\n"), "{text}");
         assert!(text.contains("NodeName=n1,n2 Name=gpu Type=card0 Count=1 Cores=2-3\n"), "{text}");
-        let dated = FleetCheck { newest: Some(86_400), ..check("n1") };
-        let text = slurm_actions(&dated, &[]);
-        assert!(text.contains("reason='numaio 1970-01-02 00:00 UTC: link x differs'\n"), "{text}");
     }
 
     #[test]

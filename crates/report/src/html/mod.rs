@@ -71,7 +71,7 @@ pub fn html(bundle: &Bundle, unit: BandwidthUnit) -> String {
 /// The parts that differ between pages.
 pub(crate) struct PageParts<'a> {
     pub(crate) title: &'a str,
-    /// The title of the page, beside the name of the program.
+    /// The kind of page, beside the name of the program.
     pub(crate) kind: &'a str,
     pub(crate) style: &'a str,
     pub(crate) script: &'a str,

@@ -37,7 +37,7 @@ pub struct ProgramList {
     commands: Vec<String>,
 }
 
-/// The machine to which lists of programs refer.
+/// The properties of a program to which lists refer.
 #[derive(Debug, Clone, Copy)]
 pub struct ListedProgram<'a> {
     /// Name of the program.

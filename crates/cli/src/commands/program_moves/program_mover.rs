@@ -34,7 +34,7 @@ pub struct ProgramMover<'a> {
     pub common: &'a Common,
     /// This machine.
     pub kernel: &'a Kernel,
-    /// Its last observation.
+    /// Knowledge of this machine.
     pub knowledge: &'a Knowledge<'a>,
     /// Affinity of moved programs before their first move.
     pub originals: OriginalAffinity,

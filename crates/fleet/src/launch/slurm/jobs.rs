@@ -4,7 +4,7 @@
 pub(super) const FORMAT: &str = "--Format=JobArrayID:64,State:32,exit_code:16,ReqNodes:256,Reason:128";
 const WIDTHS: [usize; 5] = [64, 32, 16, 256, 128];
 
-/// The command of a job.
+/// The phase of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobPhase {
     /// It waits; with Slurm's reason.
@@ -77,7 +77,7 @@ pub struct SlurmJob {
     pub id: String,
     /// The node that it requested; empty if unknown.
     pub host: String,
-    /// Its command.
+    /// Its phase.
     pub phase: JobPhase,
 }
 
